@@ -1,0 +1,1 @@
+"""What a prepared dataset is: its records, files and formats. `open_dataset` reads one."""

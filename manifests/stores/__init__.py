@@ -1,0 +1,3 @@
+"""The two ways to keep frames, one file each: `arrow` shards and `frames` folders."""
+
+STORES = ("arrow", "frames")

@@ -1,0 +1,1 @@
+"""The datasets that `prep scan` understands, one file each with one function `scan`."""
