@@ -1,9 +1,9 @@
 """Names: of videos in the manifest, and of files on disk."""
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 _LOOKS_ESCAPED = re.compile(r"%(?=[0-9A-F]{2})")
@@ -28,13 +28,14 @@ def unescape_name(name: str) -> str:
 def video_ids(sources: Sequence[str]) -> list[str]:
     """Give each source path its video_id: the path without suffix, or the whole path where that would clash.
 
-    Two ids clash where they are equal, or where one would lie inside the other's frame folder. Both then take
-    their whole path, which cannot clash, since a path is either a file or a folder.
+    `sources` are distinct POSIX paths, relative and without `.` or `..`, as a file system could hold them. Two
+    ids clash where they are equal, or where one would be a folder that the other lies in. Whoever clashes takes
+    its whole path, which cannot clash, since a path is either a file or a folder.
     """
-    ids = [str(PurePosixPath(source).with_suffix("")) for source in sources]
+    ids = [_without_suffix(source) for source in sources]
+    folders = _folders(sources)
     while True:
         counts = Counter(ids)
-        folders = {str(parent) for video_id in counts for parent in PurePosixPath(video_id).parents}
         clashing = [
             index
             for index, video_id in enumerate(ids)
@@ -44,6 +45,36 @@ def video_ids(sources: Sequence[str]) -> list[str]:
             return ids
         for index in clashing:
             ids[index] = sources[index]
+
+
+def _without_suffix(path: str) -> str:
+    """Drop the last suffix of the file name, unless nothing but dots would be left of the name."""
+    stem, dot, suffix = path.rpartition(".")
+    if not dot or "/" in suffix or not stem.rpartition("/")[2].strip("."):
+        return path
+    return stem
+
+
+def _folders(paths: Sequence[str]) -> set[str]:
+    """Every folder that some path lies in, directly or deeper."""
+    folders: set[str] = set()
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    return folders
+
+
+def folder_path(video_id: str) -> str:
+    """The frame folder of a video relative to frames/: its id, with parts that no file system would take cut.
+
+    A name may have 255 bytes; escaping can make an id longer than the file name it came from.
+    """
+    return "/".join(
+        part if len(part.encode()) <= 255 else f"{part[:40]}~{hashlib.sha256(part.encode()).hexdigest()}"
+        for part in video_id.split("/")
+    )
 
 
 def frame_file_name(index: int) -> str:

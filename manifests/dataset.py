@@ -1,0 +1,124 @@
+"""Read a prepared dataset: videos by row, frames by index. Other programs need nothing else of this project.
+
+    with open_dataset("OUT") as dataset:
+        for row in dataset.rows("train01"):
+            jpegs = dataset.read_frames(row, [0, 8, 16])
+            label = dataset.labels[row]
+
+A row is a position in the manifest, which has one row a source video, in source order. Nothing is listed and no
+count is guessed: all comes from dataset.json, the manifest and the store.
+
+Arrays: labels_V int32, num_frames_V int64 over the V videos of the manifest; rows_R int64.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from manifests.description import Description, read_description
+from manifests.errors import DamagedError, UsageError
+from manifests.manifest import MANIFEST_FILE, MANIFEST_SCHEMA
+from manifests.stores import arrow, frames
+
+_MAX_OPEN_SHARDS = 64
+
+
+class Dataset:
+    """A prepared dataset open for reading. Positioned reads only, so it may be shared by forked processes."""
+
+    def __init__(self, folder: Path, description: Description, manifest: pa.Table) -> None:
+        self.folder = folder
+        self.description = description
+        self.classes = description.classes
+        self.manifest = manifest
+        self.labels: npt.NDArray[np.int32] = manifest.column("label").to_numpy()
+        self.num_frames: npt.NDArray[np.int64] = manifest.column("num_frames").to_numpy()
+        self._shards: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        """The number of source videos, whatever became of them."""
+        return int(self.manifest.num_rows)
+
+    def rows(self, subset: str = "all") -> npt.NDArray[np.int64]:
+        """The rows (int64, ascending) of the ok videos of a subset. Raises UsageError for an unknown subset."""
+        if subset not in self.description.subsets:
+            known = ", ".join(self.description.subsets)
+            raise UsageError(f"the dataset has no subset {subset!r}; it has {known}")
+        chosen = pc.equal(self.manifest.column("status"), "ok").to_numpy(zero_copy_only=False)
+        if subset != "all":
+            chosen &= np.array([subset in names for names in self.manifest.column("subsets").to_pylist()], bool)
+        return np.flatnonzero(chosen)
+
+    def video(self, row: int) -> dict[str, Any]:
+        """The manifest row as a dict, by column name."""
+        record: dict[str, Any] = self.manifest.slice(row, 1).to_pylist()[0]
+        return record
+
+    def read_frames(self, row: int, indices: Sequence[int]) -> list[bytes]:
+        """The JPEG bytes of the frames at `indices` (0-based, in any order) of the video at `row`.
+
+        Raises IndexError for a frame that the video does not have, and DamagedError, naming video, file and row,
+        where the store does not give what the manifest promises.
+        """
+        video = self.video(row)
+        num_frames = video["num_frames"]
+        for index in indices:
+            if not 0 <= index < num_frames:
+                raise IndexError(f"video {video['video_id']} has frames [0, {num_frames}), not {index}")
+        location = video["location"]
+        try:
+            if video["row"] < 0:
+                return frames.read_frames(self.folder / location, indices)
+            return arrow.read_frames(self._shard(location), num_frames, video["offsets_at"], video["data_at"], indices)
+        except OSError as error:
+            where = f"{location} row {video['row']}" if video["row"] >= 0 else location
+            raise DamagedError(f"cannot read frames of video {video['video_id']} in {where}: {error}") from error
+
+    def close(self) -> None:
+        while self._shards:
+            os.close(self._shards.popitem()[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _shard(self, location: str) -> int:
+        descriptor = self._shards.pop(location, None)
+        if descriptor is None:
+            if len(self._shards) >= _MAX_OPEN_SHARDS:
+                os.close(self._shards.popitem(last=False)[1])
+            descriptor = os.open(self.folder / location, os.O_RDONLY | os.O_CLOEXEC)
+        self._shards[location] = descriptor
+        return descriptor
+
+
+def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
+    """Open a prepared dataset. Raises UsageError where there is none, DamagedError where it is not readable."""
+    path = Path(folder)
+    description = read_description(path)
+    return Dataset(path, description, read_manifest(path))
+
+
+def read_manifest(folder: Path) -> pa.Table:
+    """manifest.parquet as a table. Raises DamagedError where it is missing, broken or has other columns."""
+    path = folder / MANIFEST_FILE
+    try:
+        manifest = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DamagedError(f"cannot read {path}: {error}") from error
+    if not manifest.schema.equals(MANIFEST_SCHEMA):
+        raise DamagedError(f"{path} does not have the columns of a manifest")
+    return manifest

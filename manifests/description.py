@@ -1,0 +1,82 @@
+"""dataset.json: what a prepared dataset says about itself. It is written last, so its existence means: whole."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manifests.atomic import atomic_write
+from manifests.errors import DamagedError, UsageError
+from manifests.manifest import FORMAT_VERSION
+
+DESCRIPTION_FILE = "dataset.json"
+FORMAT = "decode-once.dataset"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """The contents of dataset.json.
+
+    `recipe` is the resolved recipe as nested tables. `subsets` counts the videos of each subset whatever their
+    status, `all` included; `counts` those of each status; `failures` those of each failure kind. `num_frames` and
+    `num_bytes` are over the ok videos. `libraries` are the versions that make the pixels.
+    """
+
+    dataset: str
+    recipe: dict[str, Any]
+    classes: tuple[str, ...]
+    classes_sha256: str
+    subsets: dict[str, int]
+    counts: dict[str, int]
+    failures: dict[str, int]
+    num_frames: int
+    num_bytes: int
+    manifest_sha256: str
+    frames_sha256: str
+    libraries: dict[str, str]
+
+
+def hash_classes(classes: Sequence[str]) -> str:
+    """SHA-256 of the class names in label order, joined by newline."""
+    return hashlib.sha256("\n".join(classes).encode()).hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's bytes. Raises OSError."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_description(folder: Path, description: Description) -> None:
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION}
+    text = json.dumps({**head, **dataclasses.asdict(description)}, indent=2, ensure_ascii=False)
+    with atomic_write(folder / DESCRIPTION_FILE) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def is_dataset(folder: Path) -> bool:
+    return (folder / DESCRIPTION_FILE).is_file()
+
+
+def read_description(folder: Path) -> Description:
+    """Raises UsageError where `folder` holds no prepared dataset, DamagedError where its dataset.json is broken
+    or of a format version that this program does not read."""
+    path = folder / DESCRIPTION_FILE
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"{folder} is not a prepared dataset: it has no {DESCRIPTION_FILE}") from None
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"cannot read {path}: {error}") from error
+    if not isinstance(table, dict) or table.pop("format", None) != FORMAT:
+        raise DamagedError(f"{path} does not describe a prepared dataset: its format is not {FORMAT}")
+    version = table.pop("format_version", None)
+    if version != FORMAT_VERSION:
+        raise DamagedError(f"{path} has format version {version}; this program reads version {FORMAT_VERSION}")
+    try:
+        return Description(**{**table, "classes": tuple(table["classes"])})
+    except (KeyError, TypeError) as error:
+        raise DamagedError(f"{path} lacks a field or has one too many: {error}") from error

@@ -1,0 +1,72 @@
+"""manifest.parquet and frames.parquet: the columns, and how rows become tables."""
+
+import dataclasses
+from typing import Any
+
+import pyarrow as pa
+
+from manifests.records import Outcome, Placement, Source
+
+FORMAT_VERSION = 1
+
+MANIFEST_FILE = "manifest.parquet"
+FRAMES_FILE = "frames.parquet"
+
+MANIFEST_SCHEMA = pa.schema(
+    [
+        ("video_id", pa.string()),
+        ("source", pa.string()),
+        ("source_bytes", pa.int64()),
+        ("source_sha256", pa.string()),
+        ("label", pa.int32()),
+        ("class_name", pa.string()),
+        ("subsets", pa.list_(pa.string())),
+        ("status", pa.string()),
+        ("failure", pa.string()),
+        ("detail", pa.string()),
+        ("container", pa.string()),
+        ("codec", pa.string()),
+        ("declared_num_frames", pa.int64()),
+        ("num_frames", pa.int64()),
+        ("num_decode_errors", pa.int64()),
+        ("fps", pa.float64()),
+        ("duration_s", pa.float64()),
+        ("source_width", pa.int32()),
+        ("source_height", pa.int32()),
+        ("rotation_deg", pa.int32()),
+        ("sample_aspect_ratio", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("location", pa.string()),
+        ("row", pa.int64()),
+        ("offsets_at", pa.list_(pa.int64())),
+        ("data_at", pa.list_(pa.int64())),
+        ("num_bytes", pa.int64()),
+        ("content_crc32", pa.uint32()),
+        ("decoder", pa.string()),
+    ],
+    metadata={"format": "decode-once.manifest", "format_version": str(FORMAT_VERSION)},
+)
+
+FRAMES_SCHEMA = pa.schema(
+    [
+        ("video_id", pa.string()),
+        ("num_bytes", pa.list_(pa.int32())),
+        ("crc32", pa.list_(pa.uint32())),
+        ("time_ms", pa.list_(pa.float64())),
+    ],
+    metadata={"format": "decode-once.frames", "format_version": str(FORMAT_VERSION)},
+)
+
+
+def manifest_row(source: Source, outcome: Outcome, placement: Placement | None) -> dict[str, Any]:
+    """The row of one source video, with every column of MANIFEST_SCHEMA; `placement` is None unless ok."""
+    placed: dict[str, Any] = {"location": None, "row": -1, "offsets_at": [], "data_at": []}
+    if placement is not None:
+        placed = dataclasses.asdict(placement)
+    return {**dataclasses.asdict(source), **dataclasses.asdict(outcome), **placed}
+
+
+def manifest_table(rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows of `manifest_row` as a table."""
+    return pa.Table.from_pylist(rows, schema=MANIFEST_SCHEMA)

@@ -1,0 +1,104 @@
+"""`sources.parquet`: what a scan found, before any video is decoded."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from manifests.atomic import atomic_write
+from manifests.errors import DamagedError, UsageError
+from manifests.names import escape_name, unescape_name
+from manifests.records import Source
+
+FORMAT = "decode-once.sources"
+VERSION = 1
+
+SCHEMA = pa.schema(
+    [
+        pa.field("video_id", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("source_bytes", pa.int64()),
+        pa.field("label", pa.int32(), nullable=False),
+        pa.field("class_name", pa.string()),
+        pa.field("subsets", pa.list_(pa.string()), nullable=False),
+        pa.field("status", pa.string()),
+        pa.field("failure", pa.string()),
+        pa.field("detail", pa.string()),
+    ]
+)
+"""One row a source: the fields of `manifests.records.Source`, under the same names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceList:
+    """The sources of a dataset, in source order.
+
+    `root` is the absolute folder that `source` is relative to. `classes` are the class names, the index being the
+    label, as `escape_name` gives them.
+    """
+
+    dataset: str
+    root: Path
+    classes: tuple[str, ...]
+    sources: tuple[Source, ...]
+
+    def __post_init__(self) -> None:
+        if not self.root.is_absolute():
+            raise ValueError(f"the source root must be absolute: {self.root}")
+
+
+def write_sources(path: Path, source_list: SourceList) -> None:
+    """Write `path` as Parquet; dataset, root, classes and format version are JSON in the schema metadata.
+
+    The root is stored as `escape_name` gives it. Raises StoreError where the disk refuses.
+    """
+    header = {
+        "version": VERSION,
+        "dataset": source_list.dataset,
+        "root": escape_name(str(source_list.root)),
+        "classes": source_list.classes,
+    }
+    schema = SCHEMA.with_metadata({FORMAT: json.dumps(header, ensure_ascii=False)})
+    rows = source_list.sources
+    columns = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in SCHEMA]
+    table = pa.Table.from_arrays(columns, schema=schema)
+    # Opened here, since pyarrow takes no path that is not UTF-8.
+    with atomic_write(path) as temporary, open(temporary, "wb") as file:
+        pq.write_table(table, file)
+
+
+def read_sources(path: Path) -> SourceList:
+    """Read what `write_sources` wrote.
+
+    Raises UsageError where `path` cannot be read or is something else, DamagedError where its version is newer than
+    this program knows, or its content is not what its version says.
+    """
+    shown = escape_name(str(path))
+    try:
+        # From an open file: given a path, pyarrow would read folder names such as split=1 as columns.
+        with open(path, "rb") as file:
+            table = pq.ParquetFile(file).read()
+    except (pa.ArrowException, OSError) as error:
+        # pyarrow tells of broken content by an OSError too, but then without a number.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise UsageError(f"cannot read the source list {shown}: {error.strerror}") from error
+        raise UsageError(f"{shown} is not a source list: write one with 'prep scan'") from error
+    metadata = (table.schema.metadata or {}).get(FORMAT.encode())
+    if metadata is None:
+        raise UsageError(f"{shown} is a Parquet file but not a source list: write one with 'prep scan'")
+    header = json.loads(metadata)
+    if header["version"] > VERSION:
+        raise DamagedError(
+            f"{shown} has version {header['version']} of the source list, and this program reads up to {VERSION}: "
+            "upgrade decode-once, or scan again"
+        )
+    if not table.schema.equals(SCHEMA):
+        raise DamagedError(f"{shown} has other columns than a source list has: scan again")
+    return SourceList(
+        dataset=header["dataset"],
+        root=Path(unescape_name(header["root"])),
+        classes=tuple(header["classes"]),
+        sources=tuple(Source(**{**row, "subsets": tuple(row["subsets"])}) for row in table.to_pylist()),
+    )

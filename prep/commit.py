@@ -1,0 +1,140 @@
+"""Commit a group: consecutive source rows whose videos are all settled become a shard and the rows that tell of it.
+
+    shards/shard-00003.arrow                 the frames of group 3 (store arrow)
+    .work/groups/00003.frames.parquet        its part of frames.parquet
+    .work/groups/00003.manifest.parquet      its part of manifest.parquet, written last: the group is finished
+
+Which row is in which group depends on the source order and store.videos_per_shard alone.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from manifests.atomic import atomic_write, disk_errors, sync_file_system
+from manifests.errors import StoreError
+from manifests.manifest import FRAMES_SCHEMA, manifest_row, manifest_table
+from manifests.names import shard_file_name
+from manifests.records import Placement, Source
+from manifests.stores import arrow, frames
+from prep import spool
+from prep.frame_table import FrameTable, read_table
+from prep.journal import Entry
+from prep.run_folder import RunFolder
+
+
+def group_rows(num_rows: int, rows_per_group: int) -> list[range]:
+    """The rows of each group."""
+    return [range(start, min(start + rows_per_group, num_rows)) for start in range(0, num_rows, rows_per_group)]
+
+
+def manifest_part(run: RunFolder, group: int) -> Path:
+    return run.groups / f"{group:05d}.manifest.parquet"
+
+
+def frames_part(run: RunFolder, group: int) -> Path:
+    return run.groups / f"{group:05d}.frames.parquet"
+
+
+def commit_group(run: RunFolder, store: str, group: int, sources: Sequence[Source], entries: Sequence[Entry]) -> None:
+    """Put a group together from its spooled videos, make it durable, and empty its spool. Raises StoreError.
+
+    `sources` and `entries` are those of the group's rows, in order.
+    """
+    ok = [(source, entry) for source, entry in zip(sources, entries, strict=True) if entry.outcome.status == "ok"]
+    with disk_errors(run.out):
+        tables = {entry.row: read_table(spool.table_path(run.spool, entry.row))[0] for _, entry in ok}
+        if store == "arrow":
+            placed = _write_shard(run, group, ok, tables)
+        else:
+            placed = _folder_placements(ok)
+            sync_file_system(run.out)  # the folders' names, and those of the folders they lie in
+        _write_parts(run, group, sources, entries, placed, tables)
+        for _, entry in ok:
+            spool.remove(spool.frames_path(run.spool, entry.row, store))
+            spool.remove(spool.table_path(run.spool, entry.row))
+
+
+def count_ok(run: RunFolder, group: int) -> int:
+    """How many videos of a committed group are ok. Raises StoreError."""
+    with disk_errors(run.out):
+        statuses: list[str] = pq.read_table(manifest_part(run, group)).column("status").to_pylist()
+    return statuses.count("ok")
+
+
+def _write_shard(
+    run: RunFolder, group: int, ok: Sequence[tuple[Source, Entry]], tables: dict[int, FrameTable]
+) -> dict[str, Placement]:
+    if not ok:
+        return {}
+    location = f"{arrow.FOLDER}/{shard_file_name(group)}"
+    path = run.out / location
+    path.parent.mkdir(exist_ok=True)
+    videos = [
+        arrow.SpooledVideo(
+            video_id=source.video_id,
+            label=source.label,
+            class_name=source.class_name,
+            spool=spool.frames_path(run.spool, entry.row, "arrow"),
+            num_bytes_N=tables[entry.row]["num_bytes"].astype(np.int64),
+        )
+        for source, entry in ok
+    ]
+    with atomic_write(path) as temporary:
+        arrow.write_shard(temporary, videos)
+        parts = arrow.read_parts(temporary)
+        _check_shard(path, parts, ok)
+    return arrow.placements(location, parts)
+
+
+def _check_shard(path: Path, parts: Sequence[arrow.Part], ok: Sequence[tuple[Source, Entry]]) -> None:
+    """What was read back must be what was meant to be written."""
+    found: dict[str, tuple[int, int]] = {}
+    for part in parts:
+        num_frames, num_bytes = found.get(part.video_id, (0, 0))
+        found[part.video_id] = (num_frames + part.num_frames, num_bytes + part.num_bytes)
+    meant = {source.video_id: (entry.outcome.num_frames, entry.outcome.num_bytes) for source, entry in ok}
+    if found != meant:
+        raise StoreError(f"{path} does not hold what was written to it; check the disk and run again to resume")
+
+
+def _folder_placements(ok: Sequence[tuple[Source, Entry]]) -> dict[str, Placement]:
+    return {source.video_id: Placement(location=frames.location_of(source.video_id)) for source, _ in ok}
+
+
+def _write_parts(
+    run: RunFolder,
+    group: int,
+    sources: Sequence[Source],
+    entries: Sequence[Entry],
+    placed: dict[str, Placement],
+    tables: dict[int, FrameTable],
+) -> None:
+    with atomic_write(frames_part(run, group)) as temporary:
+        rows = [
+            (source.video_id, tables[entry.row])
+            for source, entry in zip(sources, entries, strict=True)
+            if entry.row in tables
+        ]
+        pq.write_table(_frames_table(rows), temporary)
+    with atomic_write(manifest_part(run, group)) as temporary:
+        table = manifest_table(
+            [
+                manifest_row(source, entry.outcome, placed.get(source.video_id))
+                for source, entry in zip(sources, entries, strict=True)
+            ]
+        )
+        pq.write_table(table, temporary)
+
+
+def _frames_table(rows: Iterable[tuple[str, FrameTable]]) -> pa.Table:
+    rows = list(rows)
+    columns = [pa.array([video_id for video_id, _ in rows], pa.string())]
+    columns += [
+        pa.array([table_N[name] for _, table_N in rows], FRAMES_SCHEMA.field(name).type)
+        for name in ("num_bytes", "crc32", "time_ms")
+    ]
+    return pa.Table.from_arrays(columns, schema=FRAMES_SCHEMA)

@@ -1,0 +1,77 @@
+"""Which file on disk a line of a list means, when the tree is not quite the one that the list was made for."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from manifests.errors import UsageError
+from prep.datasets.walk import quote, quote_some
+
+
+def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]) -> tuple[dict[str, str], int]:
+    """Find the file that each listed path means. All paths are relative to the root, and distinct.
+
+    The first of these rules that finds a file for a listed path settles it:
+    1. the file has just that path;
+    2. its path ends in the folder and file name of the listed one (a tree under another folder, such as UCF-101/);
+    3. it has that file name (a tree without class folders);
+    4. it has that file name, upper and lower case aside.
+    By rules 3 and 4 no file is taken that lies in the folder of another class; `labels` has the classes.
+
+    Returns the files found with the listed path of each, and how many of them rules 3 and 4 found. Raises UsageError
+    where a rule finds several files for a listed path, or several listed paths for a file: nothing is guessed.
+    """
+
+    def another_class(file: str, path: str) -> bool:
+        folder = PurePosixPath(file).parent.name
+        return folder in labels and folder != PurePosixPath(path).parent.name
+
+    rules: tuple[Callable[[str], str], ...] = (
+        lambda path: path,
+        lambda path: "/".join(path.split("/")[-2:]),
+        lambda path: path.rpartition("/")[2],
+        lambda path: path.rpartition("/")[2].casefold(),
+    )
+    files_left, listed_left = list(files), list(listed)
+    matches: dict[str, str] = {}
+    num_by_path = 0
+    for number, rule in enumerate(rules, start=1):
+        files_of = _group((rule(file), file) for file in files_left)
+        listed_of = _group((rule(path), path) for path in listed_left)
+        for key in sorted(listed_of.keys() & files_of.keys()):
+            pairs = [
+                (file, path)
+                for path in listed_of[key]
+                for file in files_of[key]
+                if number < 3 or not another_class(file, path)
+            ]
+            _refuse_several(pairs)
+            matches.update(pairs)
+        if number == 2:
+            num_by_path = len(matches)
+        taken = set(matches.values())
+        files_left = [file for file in files_left if file not in matches]
+        listed_left = [path for path in listed_left if path not in taken]
+    return matches, len(matches) - num_by_path
+
+
+def _group(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups
+
+
+def _refuse_several(pairs: Sequence[tuple[str, str]]) -> None:
+    for path, files in _group((path, file) for file, path in pairs).items():
+        if len(files) > 1:
+            raise UsageError(
+                f"the listed video {quote(path)} may be any of {quote_some(files)} on disk: give the folder that holds "
+                "the class folders, or move the copies away"
+            )
+    for file, paths in _group(pairs).items():
+        if len(paths) > 1:
+            raise UsageError(
+                f"the file {quote(file)} may be any of the listed videos {quote_some(paths)}: put the videos into "
+                "their class folders"
+            )

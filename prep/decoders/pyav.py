@@ -1,0 +1,219 @@
+"""PyAV (FFmpeg's libraries): hands out YUV planes, timestamps, discard and corruption flags.
+
+Arrays: y_HW, u_hw, v_hw uint8, see prep.decoders.interface.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Self, cast
+
+import av
+import av.error
+import av.logging
+import numpy as np
+from av.container import InputContainer
+from av.packet import Packet
+from av.sidedata.sidedata import SideData
+from av.sidedata.sidedata import Type as SideDataType
+from av.stream import Disposition
+from av.video.frame import VideoFrame
+from av.video.plane import VideoPlane
+from av.video.reformatter import ColorRange, Colorspace, Interpolation, VideoReformatter
+from av.video.stream import VideoStream
+
+from prep.decoders.interface import Header, Planes, Tally, VideoError
+from prep.geometry import UPRIGHT, Orientation, Size, UInt8Array, orientation_from_matrix
+
+# ITU-T H.273 matrix coefficients to swscale's tables; what is not listed, or unspecified (2), is converted as
+# BT.601, which is what ffmpeg does.
+_MATRICES = {
+    1: Colorspace.ITU709,
+    4: Colorspace.FCC,
+    7: Colorspace.SMPTE240M,
+    9: Colorspace.BT2020,
+    10: Colorspace.BT2020,
+}
+
+LogLine = tuple[int, str, str]  # level, component, message
+_MAX_LOG_LINES = 8
+
+# Demuxers that make a "video" of a still picture or of plain text.
+_NO_VIDEO_CONTAINERS = ("image2", "tty")
+
+
+class PyavFrame:
+    """See prep.decoders.interface.Frame. `native` is the frame as PyAV gives it."""
+
+    def __init__(self, native: VideoFrame, reformatter: VideoReformatter) -> None:
+        self.native = native
+        self._reformatter = reformatter
+
+    @property
+    def time_s(self) -> float | None:
+        return None if self.native.pts is None else float(self.native.time)
+
+    @property
+    def size(self) -> Size:
+        return Size(self.native.width, self.native.height)
+
+    @property
+    def orientation(self) -> Orientation:
+        # A mapping by its type, a sequence by its behaviour.
+        for side_data in cast("Iterable[SideData]", self.native.side_data):
+            if side_data.type == SideDataType.DISPLAYMATRIX:
+                return orientation_from_matrix(bytes(side_data))
+        return UPRIGHT
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.native.is_corrupt
+
+    def planes(self, size: Size) -> Planes:
+        native = self.native
+        full_range = native.color_range == ColorRange.JPEG or native.format.name.startswith("yuvj")
+        # Area averaging does not alias when shrinking; enlarging by it would give blocks.
+        shrinks = size.width <= native.width and size.height <= native.height
+        try:
+            converted = self._reformatter.reformat(
+                native,
+                width=size.width,
+                height=size.height,
+                format="yuvj420p",
+                interpolation=Interpolation.AREA if shrinks else Interpolation.BICUBIC,
+                src_colorspace=_MATRICES.get(native.colorspace, Colorspace.ITU601),
+                dst_colorspace=Colorspace.ITU601,
+                src_color_range=ColorRange.JPEG if full_range else ColorRange.MPEG,
+                dst_color_range=ColorRange.JPEG,
+            )
+        except MemoryError:
+            raise
+        except av.error.FFmpegError as error:
+            detail = f"{native.format.name} pictures cannot be converted: {error.strerror}"
+            raise VideoError("unsupported", detail) from error
+        y_HW, u_hw, v_hw = (_plane_array(plane) for plane in converted.planes)
+        return y_HW, u_hw, v_hw
+
+
+class PyavDecoder:
+    """See prep.decoders.interface.Decoder. Raises VideoError for a video that cannot be opened."""
+
+    version = f"pyav {av.__version__}"
+
+    def __init__(self, path: Path) -> None:
+        self._num_packets = 0
+        self._num_errors = 0
+        self._reason: str | None = None
+        self._resources = ExitStack()
+        with ExitStack() as on_failure:
+            self._log = on_failure.enter_context(_captured_log())
+            self._container = on_failure.enter_context(_open_container(path, self._log))
+            self._stream = _choose_stream(self._container)
+            self._resources = on_failure.pop_all()
+        # Processes are the parallelism.
+        self._stream.codec_context.thread_count = 1
+        self.header = Header(
+            container=self._container.format.name,
+            codec=self._stream.codec_context.codec.canonical_name,
+            declared_num_frames=self._stream.frames or None,
+            declared_fps=self._stream.average_rate,
+            sample_aspect=self._stream.sample_aspect_ratio or Fraction(0),
+        )
+
+    @property
+    def tally(self) -> Tally:
+        words = next((words for words in map(_message, self._log) if words), self._reason)
+        return Tally(num_packets=self._num_packets, num_errors=self._num_errors, words=words)
+
+    def frames(self) -> Iterator[PyavFrame]:
+        reformatter = VideoReformatter()
+        for packet in self._packets():
+            for native in self._decode(packet):
+                yield PyavFrame(native, reformatter)
+
+    def close(self) -> None:
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _packets(self) -> "Iterator[Packet[VideoStream] | None]":
+        """The packets of the stream, then None, which drains the decoder."""
+        try:
+            for packet in self._container.demux(self._stream):
+                if packet.size:
+                    self._num_packets += not packet.is_discard
+                    yield packet
+        except MemoryError:
+            raise
+        except av.error.FFmpegError as error:
+            self._count(error)
+        yield None
+
+    def _decode(self, packet: "Packet[VideoStream] | None") -> list[VideoFrame]:
+        try:
+            return self._stream.codec_context.decode(packet)
+        except MemoryError:
+            raise
+        except av.error.FFmpegError as error:
+            self._count(error)
+            return []
+
+    def _count(self, error: av.error.FFmpegError) -> None:
+        self._num_errors += 1
+        self._reason = self._reason or str(error.strerror)
+        # Only the first words are wanted; a damaged file can have millions.
+        del self._log[_MAX_LOG_LINES:]
+
+
+@contextmanager
+def _captured_log() -> Iterator[list[LogLine]]:
+    """Collect what FFmpeg says at level error in this thread, instead of letting it go to stderr."""
+    av.logging.set_level(av.logging.ERROR)
+    av.logging.set_skip_repeated(False)
+    with av.logging.Capture(local=True) as log:
+        yield log
+
+
+def _open_container(path: Path, log: list[LogLine]) -> InputContainer:
+    # An absolute path, since FFmpeg reads "a:b.avi" as a protocol; tags need not be UTF-8.
+    try:
+        container = av.open(os.path.abspath(path), metadata_errors="ignore")
+    except av.error.FFmpegError as error:
+        said = ", ".join(filter(None, map(_message, log[:_MAX_LOG_LINES])))
+        raise VideoError("unreadable", f"{error.strerror} ({said})" if said else str(error.strerror)) from error
+    name = container.format.name
+    if name in _NO_VIDEO_CONTAINERS or name.endswith("_pipe"):
+        container.close()
+        raise VideoError("no_video", f"a still picture or text ({name}), not a video")
+    return container
+
+
+def _choose_stream(container: InputContainer) -> VideoStream:
+    """The first video stream that is not an attached picture."""
+    for stream in container.streams.video:
+        if stream.disposition & Disposition.attached_pic:
+            continue
+        if stream.codec_context is None:
+            raise VideoError("unsupported", "no decoder for the codec of its video stream")
+        return stream
+    raise VideoError("no_video", "no video stream")
+
+
+def _plane_array(plane: VideoPlane) -> UInt8Array:
+    rows: UInt8Array = np.frombuffer(memoryview(plane), np.uint8).reshape(plane.height, plane.line_size)
+    return rows[:, : plane.width]
+
+
+def _message(line: LogLine) -> str:
+    """Without the path: what is kept says nothing about where a file lay."""
+    _, component, message = line
+    return f"{component}: {message.strip()}" if message.strip() else ""

@@ -1,0 +1,218 @@
+"""One video: decode, scale, turn, encode, and judge.
+
+Nothing here raises for a bad video: the outcome says what is wrong with it.
+"""
+
+import hashlib
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from manifests.records import Outcome
+from prep.container import cut_short
+from prep.decoders import open_decoder
+from prep.decoders.interface import Decoder, Frame, Tally, VideoError
+from prep.frame_table import FRAME_DTYPE, FrameTable
+from prep.geometry import Orientation, Size, scaled_size, turn_upright
+from prep.jpeg import encode_jpeg
+from prep.recipe import ExtractRecipe, Frames, Limits
+
+MISSING_PACKETS_ALLOWED = 2
+"""So many packets may give no frame whatever the length: packed B-frames leave one over."""
+
+
+class FrameWriter(Protocol):
+    """Where frames go: manifests.stores.arrow.SpoolWriter or manifests.stores.frames.FolderWriter."""
+
+    def add(self, jpeg: bytes) -> None: ...
+
+
+def extract_video(
+    path: Path, recipe: ExtractRecipe, writer: FrameWriter, beat: Callable[[], None]
+) -> tuple[Outcome, FrameTable]:
+    """Decode the video at `path` from its first frame to its last and give each kept frame to `writer`.
+
+    `beat` is called once a frame, as a sign of life. Returns the outcome and the table of the frames written
+    (empty unless ok). What `writer` raises passes through; a bad video does not raise.
+    """
+    no_frames = np.zeros(0, FRAME_DTYPE)
+    try:
+        sha256, num_bytes = hash_source(path, beat)
+        if num_bytes == 0:
+            return Outcome(status="failed", failure="empty", source_sha256=sha256), no_frames
+        cut = cut_short(path)
+    except OSError as error:
+        return Outcome(status="failed", failure="unreadable", detail=error.strerror), no_frames
+    try:
+        with open_decoder(recipe.decoder, path) as decoder:
+            outcome, table_N = _decode(decoder, recipe, writer, beat, cut)
+    except VideoError as error:
+        outcome, table_N = Outcome(status="failed", failure=error.kind, detail=error.detail), no_frames
+    if outcome.status != "ok":
+        table_N = no_frames
+    return replace(outcome, source_sha256=sha256), table_N
+
+
+def hash_source(path: Path, beat: Callable[[], None]) -> tuple[str, int]:
+    """SHA-256 and size in bytes of a file, with signs of life on the way. Raises OSError."""
+    digest, num_bytes = hashlib.sha256(), 0
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 22):
+            digest.update(chunk)
+            num_bytes += len(chunk)
+            beat()
+    return digest.hexdigest(), num_bytes
+
+
+def _decode(
+    decoder: Decoder, recipe: ExtractRecipe, writer: FrameWriter, beat: Callable[[], None], cut: str | None
+) -> tuple[Outcome, FrameTable]:
+    pipeline: _Pipeline | None = None
+    entries: list[tuple[int, int, float]] = []
+    times_s: list[float] = []
+    num_frames = num_damaged = content_crc32 = 0
+    size_change: str | None = None
+    for frame in decoder.frames():
+        beat()
+        if pipeline is None:
+            pipeline = _Pipeline(frame, decoder.header.sample_aspect, recipe.frames)
+        if frame.size != pipeline.coded:
+            size_change = (
+                f"{pipeline.coded.width}x{pipeline.coded.height} becomes "
+                f"{frame.size.width}x{frame.size.height} at frame {num_frames}"
+            )
+            break
+        time_s = math.nan if frame.time_s is None else frame.time_s
+        times_s.append(time_s)
+        num_damaged += frame.is_damaged
+        if num_frames % recipe.frames.every == 0:
+            jpeg = pipeline.jpeg(frame)
+            writer.add(jpeg)
+            content_crc32 = zlib.crc32(jpeg, content_crc32)
+            entries.append((len(jpeg), zlib.crc32(jpeg), time_s * 1000))
+        num_frames += 1
+
+    header, tally = decoder.header, decoder.tally
+    table_N = np.array(entries, FRAME_DTYPE)
+    fps, duration_s = measured_rate(times_s, header.declared_fps)
+    one_picture = len(entries) > 1 and len(np.unique(table_N["crc32"])) == 1
+    verdict = judge(
+        tally,
+        num_frames=num_frames,
+        num_damaged=num_damaged,
+        cut=cut,
+        size_change=size_change,
+        one_picture=one_picture,
+        limits=recipe.limits,
+    )
+    outcome = replace(
+        verdict,
+        container=header.container,
+        codec=header.codec,
+        declared_num_frames=header.declared_num_frames,
+        num_decode_errors=tally.num_errors + num_damaged,
+        fps=fps,
+        duration_s=duration_s,
+        sample_aspect_ratio=_aspect_text(header.sample_aspect),
+        decoder=decoder.version,
+    )
+    if pipeline is not None:
+        outcome = replace(
+            outcome,
+            source_width=pipeline.coded.width,
+            source_height=pipeline.coded.height,
+            rotation_deg=pipeline.orientation.rotation_deg,
+        )
+        if outcome.status == "ok":
+            outcome = replace(
+                outcome,
+                num_frames=len(entries),
+                width=pipeline.stored.width,
+                height=pipeline.stored.height,
+                num_bytes=int(table_N["num_bytes"].sum(dtype=np.int64)),
+                content_crc32=content_crc32,
+            )
+    return outcome, table_N
+
+
+class _Pipeline:
+    """Scale, turn, encode: fixed by the first frame for the whole video."""
+
+    def __init__(self, first: Frame, sample_aspect: Fraction, frames: Frames) -> None:
+        self.coded: Size = first.size
+        self.orientation: Orientation = first.orientation
+        self.scaled = scaled_size(self.coded, sample_aspect, frames)
+        swaps = self.orientation.swaps_sides
+        self.stored = Size(self.scaled.height, self.scaled.width) if swaps else self.scaled
+        self._quality = frames.quality
+
+    def jpeg(self, frame: Frame) -> bytes:
+        y_HW, u_hw, v_hw = frame.planes(self.scaled)
+        if self.orientation != Orientation():
+            y_HW, u_hw, v_hw = (turn_upright(plane_HW, self.orientation) for plane_HW in (y_HW, u_hw, v_hw))
+        return encode_jpeg((y_HW, u_hw, v_hw), self._quality)
+
+
+def judge(
+    tally: Tally,
+    *,
+    num_frames: int,
+    num_damaged: int,
+    cut: str | None,
+    size_change: str | None,
+    one_picture: bool,
+    limits: Limits,
+) -> Outcome:
+    """The status, failure and detail of a video that was decoded to its end (or to a change of size).
+
+    Where several faults apply, size_change comes before truncated before decode. `num_frames` counts decoded
+    frames, stored or not.
+    """
+    num_bad = tally.num_errors + num_damaged
+    num_missing = tally.num_packets - num_frames
+    said = f" ({tally.words})" if tally.words else ""
+    damage = f"{tally.num_errors} packets cannot be decoded, {num_damaged} frames are damaged{said}"
+    if size_change:
+        return Outcome(status="failed", failure="size_change", detail=size_change)
+    if cut:
+        return Outcome(status="failed", failure="truncated", detail=f"{cut}; {num_frames} frames decode")
+    if num_frames == 0:
+        return Outcome(status="failed", failure="decode", detail=f"no frame can be decoded{said}")
+    if num_bad and one_picture:
+        return Outcome(status="failed", failure="decode", detail=f"every frame is the same picture; {damage}")
+    if num_bad and not limits.keep_damaged:
+        return Outcome(status="failed", failure="decode", detail=damage)
+    if num_missing > max(MISSING_PACKETS_ALLOWED, limits.max_missing * tally.num_packets) and not num_bad:
+        detail = f"{tally.num_packets} packets give only {num_frames} frames{said}"
+        return Outcome(status="failed", failure="truncated", detail=detail)
+    if num_frames < limits.min_frames:
+        detail = f"{num_frames} frames, fewer than limits.min_frames={limits.min_frames}"
+        return Outcome(status="excluded", failure="too_short", detail=detail)
+    return Outcome(status="ok", detail=f"kept although {damage}" if num_bad else None)
+
+
+def measured_rate(times_s: list[float], declared_fps: Fraction | None) -> tuple[float | None, float | None]:
+    """Frames a second and duration in seconds of decoded frames shown at `times_s`.
+
+    N frames span N - 1 gaps, so the last one is taken to be shown for the mean gap. Where the times do not
+    tell (one frame, or times that are missing or do not grow) the header's rate stands in.
+    """
+    num_frames = len(times_s)
+    span_s = times_s[-1] - times_s[0] if num_frames > 1 else math.nan
+    if span_s > 0:
+        fps = (num_frames - 1) / span_s
+    elif num_frames and declared_fps:
+        fps = float(declared_fps)
+    else:
+        return None, None
+    return fps, num_frames / fps
+
+
+def _aspect_text(aspect: Fraction) -> str | None:
+    return f"{aspect.numerator}:{aspect.denominator}" if aspect else None

@@ -1,0 +1,41 @@
+"""One run at a time in one OUT."""
+
+import fcntl
+import json
+import os
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from manifests.atomic import disk_errors
+from manifests.errors import StoreError
+
+
+class RunLock:
+    """A POSIX record lock: gone when its process is, and kept by NFS servers too.
+
+    The file tells a second run who holds it. Raises StoreError where another run does.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with disk_errors(path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(self._descriptor, 4096).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            message = f"another run is at work in {path.parent.parent} ({holder}); wait for it or choose another --out"
+            raise StoreError(message) from error
+        with disk_errors(path):
+            os.ftruncate(self._descriptor, 0)
+            os.write(self._descriptor, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)

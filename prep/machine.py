@@ -1,0 +1,82 @@
+"""What this machine lets us use: processors, disk, shared memory."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Processors:
+    """How many processors this process may use, and which limit says so."""
+
+    count: int
+    reason: str
+
+
+def usable_processors() -> Processors:
+    """The smaller of the CPU affinity and the cgroup's CPU quota, at least 1."""
+    affinity = len(os.sched_getaffinity(0))
+    quota = _cgroup_quota()
+    if quota is not None and quota < affinity:
+        return Processors(max(1, int(quota)), f"a cgroup quota of {quota:g}")
+    present = os.cpu_count() or affinity
+    return Processors(
+        affinity, "all of the machine" if affinity == present else f"an affinity to {affinity} of {present}"
+    )
+
+
+def _cgroup_quota() -> float | None:
+    """The tightest quota in processors over this process's cgroup and those above it; None where there is none."""
+    quotas = [*_quotas_v2(), *_quota_v1()]
+    return min(quotas, default=None)
+
+
+def _quotas_v2() -> list[float]:
+    own = next((line[3:].strip("/\n") for line in _lines(Path("/proc/self/cgroup")) if line.startswith("0::")), "")
+    quotas = []
+    for folder in (_CGROUP / own, *(_CGROUP / own).parents):
+        for line in _lines(folder / "cpu.max"):
+            quota, _, period = line.strip().partition(" ")
+            if quota != "max":
+                quotas.append(int(quota) / int(period))
+        if folder == _CGROUP:
+            break
+    return quotas
+
+
+def _quota_v1() -> list[float]:
+    quota = next(iter(_lines(_CGROUP / "cpu/cpu.cfs_quota_us")), "-1")
+    period = next(iter(_lines(_CGROUP / "cpu/cpu.cfs_period_us")), "100000")
+    return [int(quota) / int(period)] if int(quota) > 0 else []
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def describe_space(folder: Path) -> str:
+    """Free disk, free inodes and free shared memory, in one line; `folder` need not exist yet."""
+    while not folder.exists():
+        folder = folder.parent
+    disk = os.statvfs(folder)
+    # File systems without a fixed number of inodes say 0.
+    inodes = f"{disk.f_favail:,} inodes" if disk.f_files else "no inode limit"
+    free = format_bytes(disk.f_bavail * disk.f_frsize)
+    shared = Path("/dev/shm")
+    memory = format_bytes(shutil.disk_usage(shared).free) if shared.exists() else "none"
+    return f"disk: {free} and {inodes} free; /dev/shm: {memory} free"
+
+
+def format_bytes(num_bytes: float) -> str:
+    """1536 -> "1.5 KiB"."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if num_bytes < 1024:
+            return f"{num_bytes:.0f} B" if unit == "B" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1024
+    return f"{num_bytes:.1f} TiB"

@@ -1,0 +1,146 @@
+"""What a prepared dataset holds: counts by status, failure, subset; frames and bytes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from manifests.dataset import open_dataset
+from manifests.description import Description
+from manifests.recipe import flat, recipe_from_table
+from manifests.records import FAILURE_KINDS
+from prep.machine import format_bytes
+from prep.recipe import ExtractRecipe
+
+_EXAMPLES_PER_KIND = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubsetCounts:
+    """The videos of one subset, whatever their status; frames and bytes are those of its ok videos."""
+
+    num_videos: int
+    num_ok: int
+    num_frames: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """`failures` lists, for each kind, (source, detail) in source order. `num_kept_damaged` videos are ok although
+    some of their frames are damaged; `num_could_be_kept` failed only because of such frames."""
+
+    description: Description
+    subsets: dict[str, SubsetCounts]
+    failures: dict[str, list[tuple[str, str | None]]]
+    sizes: dict[str, int]
+    median_num_frames: float
+    empty_classes: tuple[str, ...]
+    num_kept_damaged: int
+    num_could_be_kept: int
+
+
+def make_report(folder: Path) -> Report:
+    """Raises UsageError where `folder` is no prepared dataset, DamagedError where it cannot be read."""
+    with open_dataset(folder) as dataset:
+        rows = dataset.manifest.to_pylist()
+        description = dataset.description
+    ok = [row for row in rows if row["status"] == "ok"]
+    failures: dict[str, list[tuple[str, str | None]]] = {}
+    sizes: dict[str, int] = {}
+    for row in rows:
+        if row["failure"]:
+            failures.setdefault(row["failure"], []).append((row["source"], row["detail"]))
+    for row in ok:
+        size = f"{row['width']}x{row['height']}"
+        sizes[size] = sizes.get(size, 0) + 1
+    found = {row["class_name"] for row in ok}
+    return Report(
+        description=description,
+        subsets={name: _count_subset(name, rows) for name in description.subsets},
+        failures={kind: failures[kind] for kind in FAILURE_KINDS if kind in failures},
+        sizes=dict(sorted(sizes.items(), key=lambda item: -item[1])),
+        median_num_frames=median([row["num_frames"] for row in ok] or [0]),
+        empty_classes=tuple(name for name in description.classes if name not in found),
+        num_kept_damaged=sum(row["num_decode_errors"] > 0 for row in ok),
+        num_could_be_kept=sum(_could_be_kept(row) for row in rows),
+    )
+
+
+def _count_subset(name: str, rows: list[dict[str, Any]]) -> SubsetCounts:
+    chosen = [row for row in rows if name == "all" or name in row["subsets"]]
+    ok = [row for row in chosen if row["status"] == "ok"]
+    return SubsetCounts(
+        num_videos=len(chosen),
+        num_ok=len(ok),
+        num_frames=sum(row["num_frames"] for row in ok),
+        num_bytes=sum(row["num_bytes"] for row in ok),
+    )
+
+
+def _could_be_kept(row: dict[str, Any]) -> bool:
+    one_picture = (row["detail"] or "").startswith("every frame is the same picture")
+    return row["failure"] == "decode" and row["fps"] is not None and not one_picture
+
+
+def report_lines(report: Report) -> list[str]:
+    """The report as text."""
+    description = report.description
+    counts = description.counts
+    lines = [
+        f"dataset    {description.dataset}, {description.subsets['all']:,} videos, {len(description.classes)} classes",
+        f"status     {counts['ok']:,} ok, {counts['failed']:,} failed, {counts['excluded']:,} excluded",
+        f"frames     {description.num_frames:,} ({report.median_num_frames:g} a video in the median), "
+        f"{format_bytes(description.num_bytes)}, {_sizes_text(report.sizes)}",
+        f"recipe     {_recipe_text(description)}",
+        f"made with  {', '.join(f'{name} {version}' for name, version in description.libraries.items())}",
+        "",
+        *_table(
+            ["subset", "videos", "ok", "frames", "bytes"],
+            [
+                [name, f"{c.num_videos:,}", f"{c.num_ok:,}", f"{c.num_frames:,}", format_bytes(c.num_bytes)]
+                for name, c in report.subsets.items()
+            ],
+        ),
+    ]
+    if report.failures:
+        lines += ["", "not ok, by kind:"]
+    for kind, examples in report.failures.items():
+        lines.append(f"  {kind} ({len(examples):,}): {FAILURE_KINDS[kind]}")
+        for source, detail in examples[:_EXAMPLES_PER_KIND]:
+            lines.append(f"    {source}{f': {detail}' if detail else ''}")
+        if len(examples) > _EXAMPLES_PER_KIND:
+            lines.append(f"    and {len(examples) - _EXAMPLES_PER_KIND:,} more; --json names all")
+    if report.num_kept_damaged:
+        lines.append(f"{report.num_kept_damaged:,} ok videos have damaged frames (limits.keep_damaged)")
+    if report.num_could_be_kept:
+        lines.append(
+            f"{report.num_could_be_kept:,} failed videos would be kept by an extraction "
+            "with --set limits.keep_damaged=true"
+        )
+    if report.empty_classes:
+        lines.append(f"classes without an ok video: {', '.join(report.empty_classes)}")
+    return lines
+
+
+def _sizes_text(sizes: dict[str, int]) -> str:
+    shown = [f"{size} ({count:,})" for size, count in list(sizes.items())[:4]]
+    rest = len(sizes) - len(shown)
+    return ", ".join(shown) + (f" and {rest} other sizes" if rest else "")
+
+
+def _recipe_text(description: Description) -> str:
+    recipe = flat(recipe_from_table(ExtractRecipe, description.recipe))
+    return ", ".join(f"{key}={value}" for key, value in recipe.items() if not key.startswith("limits."))
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Columns as wide as their widest cell: the first to the left, the others to the right."""
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in [head, *rows]
+    ]

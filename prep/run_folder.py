@@ -1,0 +1,151 @@
+"""OUT/.work, the state of an open run: where its files lie, and what binds the runs that share it.
+
+lock             prep.lock
+run.json         the settings that all runs into this OUT must share
+sources.parquet  the source list, in row order
+journal.jsonl    prep.journal
+spool/           prep.spool
+groups/          prep.commit: what is finished, group by group
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from manifests.atomic import TEMPORARY_PREFIX, atomic_write, disk_errors
+from manifests.description import DESCRIPTION_FILE, is_dataset
+from manifests.errors import DamagedError, UsageError
+from manifests.manifest import FRAMES_FILE, MANIFEST_FILE
+from manifests.recipe import flat
+from manifests.records import Source
+from manifests.sources import SourceList, read_sources, write_sources
+from prep.recipe import ExtractRecipe
+
+WORK_FOLDER = ".work"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of a run into `out`."""
+
+    out: Path
+
+    @property
+    def work(self) -> Path:
+        return self.out / WORK_FOLDER
+
+    @property
+    def lock(self) -> Path:
+        return self.work / "lock"
+
+    @property
+    def settings(self) -> Path:
+        return self.work / "run.json"
+
+    @property
+    def sources(self) -> Path:
+        return self.work / "sources.parquet"
+
+    @property
+    def journal(self) -> Path:
+        return self.work / "journal.jsonl"
+
+    @property
+    def spool(self) -> Path:
+        return self.work / "spool"
+
+    @property
+    def groups(self) -> Path:
+        return self.work / "groups"
+
+    def make(self) -> None:
+        """Raises StoreError."""
+        with disk_errors(self.out):
+            for folder in (self.work, self.spool, self.groups):
+                folder.mkdir(parents=True, exist_ok=True)
+
+
+def state_of(out: Path) -> Literal["new", "open", "sealed"]:
+    """What `out` is. Raises UsageError where it holds something else."""
+    if is_dataset(out):
+        return "sealed"
+    if (out / WORK_FOLDER).is_dir():
+        return "open"
+    if not out.exists():
+        return "new"
+    if not out.is_dir():
+        raise UsageError(f"{out} is a file; --out takes a folder that is new, empty or of an earlier run")
+    with disk_errors(out):
+        others = sorted(path.name for path in out.iterdir())
+    if others:
+        raise UsageError(
+            f"{out} holds something else ({others[0]!r} and {len(others) - 1} more); "
+            "--out takes a folder that is new, empty or of an earlier run"
+        )
+    return "new"
+
+
+def bound_settings(recipe: ExtractRecipe, libraries: dict[str, str]) -> dict[str, Any]:
+    """What decides the bytes of an ok row, as flat keys."""
+    bound = {key: value for key, value in flat(recipe).items() if not key.startswith("limits.")}
+    return bound | {f"version of {name}": version for name, version in libraries.items()}
+
+
+def bind(run: RunFolder, bound: dict[str, Any], sources: SourceList) -> None:
+    """Write the settings and sources of a new run, or compare with those of the run that began.
+
+    Raises UsageError, naming what differs, DamagedError where the state cannot be read, StoreError.
+    """
+    if not run.settings.exists():
+        write_sources(run.sources, sources)
+        with atomic_write(run.settings) as temporary:
+            temporary.write_text(json.dumps(bound, indent=2) + "\n", encoding="utf-8")
+        return
+    try:
+        begun = json.loads(run.settings.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"cannot read {run.settings}: {error}; remove {run.out} and begin again") from error
+    require_equal_settings(run.out, begun, bound)
+    before = read_sources(run.sources)
+    require_equal_sources(run.out, (before.dataset, before.classes, before.sources), sources)
+
+
+def require_equal_settings(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raises UsageError that names the settings in which an earlier run into `out` differs."""
+    differing = [
+        f"{key} {before.get(key)!r}, not {now.get(key)!r}" for key in before | now if before.get(key) != now.get(key)
+    ]
+    if differing:
+        raise UsageError(f"{out} was made with {'; '.join(differing)}: use the same settings or another --out")
+
+
+def require_equal_sources(out: Path, before: tuple[str, tuple[str, ...], tuple[Source, ...]], now: SourceList) -> None:
+    """Raises UsageError that counts the sources in which an earlier run into `out` differs.
+
+    `before` is its dataset, its classes and its sources.
+    """
+    dataset, classes, sources_before = before
+    if dataset != now.dataset:
+        raise UsageError(f"{out} was made as --dataset {dataset}, not {now.dataset}: use another --out")
+    if sources_before == now.sources and classes == now.classes:
+        return
+    old = {source.source: source for source in sources_before}
+    new = {source.source: source for source in now.sources}
+    num_changed = sum(old[path] != new[path] for path in old.keys() & new.keys())
+    raise UsageError(
+        f"{out} was made from other sources: {len(new.keys() - old.keys())} videos are new, "
+        f"{len(old.keys() - new.keys())} are gone, {num_changed} have another size, label or subset; "
+        "restore them or use another --out"
+    )
+
+
+def remove_temporaries(out: Path) -> None:
+    """Remove the temporary files that a killed run left. Raises StoreError."""
+    with disk_errors(out):
+        for folder in (out, out / "shards", out / WORK_FOLDER, out / WORK_FOLDER / "groups"):
+            for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
+                path.unlink()
+
+
+SEALED_FILES = (DESCRIPTION_FILE, MANIFEST_FILE, FRAMES_FILE)
