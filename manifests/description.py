@@ -13,6 +13,9 @@ from manifests.errors import DamagedError, UsageError
 from manifests.manifest import FORMAT_VERSION
 
 DESCRIPTION_FILE = "dataset.json"
+WORK_FOLDER = ".work"
+"""The state of a run that is not finished; a sealed dataset has none."""
+
 FORMAT = "decode-once.dataset"
 
 
@@ -68,7 +71,11 @@ def read_description(folder: Path) -> Description:
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"{folder} is not a prepared dataset: it has no {DESCRIPTION_FILE}") from None
+        if (folder / WORK_FOLDER).is_dir():
+            message = f"{folder} is not finished: run its prep extract again, which resumes"
+        else:
+            message = f"{folder} is not a prepared dataset: it has no {DESCRIPTION_FILE}"
+        raise UsageError(message) from None
     except (OSError, ValueError) as error:
         raise DamagedError(f"cannot read {path}: {error}") from error
     if not isinstance(table, dict) or table.pop("format", None) != FORMAT:

@@ -64,7 +64,7 @@ def write_sources(path: Path, source_list: SourceList) -> None:
     rows = source_list.sources
     columns = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in SCHEMA]
     table = pa.Table.from_arrays(columns, schema=schema)
-    # Opened here, since pyarrow takes no path that is not UTF-8.
+    # Opened here for the same reason as in `read_sources`.
     with atomic_write(path) as temporary, open(temporary, "wb") as file:
         pq.write_table(table, file)
 
@@ -77,7 +77,7 @@ def read_sources(path: Path) -> SourceList:
     """
     shown = escape_name(str(path))
     try:
-        # From an open file: given a path, pyarrow would read folder names such as split=1 as columns.
+        # Opened here, since pyarrow takes no path that is not UTF-8.
         with open(path, "rb") as file:
             table = pq.ParquetFile(file).read()
     except (pa.ArrowException, OSError) as error:

@@ -1,7 +1,26 @@
-"""`python -m prep` is `prep`."""
+"""Where the program starts: signals first, then the imports that take a while."""
 
+import signal
 import sys
+from types import FrameType
 
-from prep.cli import main
 
-sys.exit(main())
+def main() -> int:
+    """Run `prep` and return its exit code. SIGTERM and SIGHUP end it as Ctrl-C does."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        from prep import cli
+
+        return cli.main()
+    except KeyboardInterrupt:
+        print("prep: interrupted before anything was begun", file=sys.stderr)
+        return 130
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

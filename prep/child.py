@@ -60,7 +60,7 @@ class Child:
         while True:
             message = self._receive(timeout_s if self._is_ready else max(timeout_s, _START_TIMEOUT_S))
             if isinstance(message, Outcome):
-                if not self._is_ready:
+                if not self._is_ready and self._process.returncode >= 0:
                     raise Error(f"cannot start the decoding process: {self._last_words() or message.detail}")
                 return Reply(message, 0)
             if "ready" in message:

@@ -18,6 +18,7 @@ from manifests.sources import SourceList, read_sources, write_sources
 from manifests.stores import STORES
 from prep import __version__
 from prep.datasets import DATASETS, Scan, scan
+from prep.datasets.walk import count
 from prep.decoders import DECODERS
 from prep.machine import describe_space, format_bytes, usable_processors
 from prep.recipe import ExtractRecipe, resolve
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return _fail(arguments, Interrupted("interrupted"))
+        return _fail(arguments, Interrupted("interrupted; the same command resumes"))
     except Error as error:
         return _fail(arguments, error)
     except OSError as error:
@@ -169,7 +170,8 @@ def _scan(arguments: argparse.Namespace) -> int:
         "notes": list(found.notes),
     }
     lines = [
-        f"{len(found.sources):,} videos in {len(found.classes)} classes, {format_bytes(num_bytes)}",
+        f"{count(len(found.sources), 'video')} in {count(len(found.classes), 'class', 'classes')}, "
+        f"{format_bytes(num_bytes)}",
         f"subsets: {', '.join(f'{name} {count:,}' for name, count in sorted(subsets.items()))}",
         *(f"note: {note}" for note in found.notes),
         f"wrote {arguments.out}",
@@ -184,6 +186,7 @@ def _source_list(found: Scan, root: Path) -> SourceList:
 
 def _extract(arguments: argparse.Namespace) -> int:
     from prep.extract import extract
+    from prep.run_folder import state_of
 
     shorthands = {"store.format": arguments.store, "decoder": arguments.decoder}
     overrides = [f"{key}={value}" for key, value in shorthands.items() if value is not None]
@@ -192,9 +195,10 @@ def _extract(arguments: argparse.Namespace) -> int:
     num_jobs = processors.count if arguments.jobs is None else arguments.jobs
     if num_jobs < 1:
         raise UsageError(f"--jobs is at least 1, not {num_jobs}")
+    state_of(arguments.out)  # refuses what is not ours before a scan that may take long
     sources = _read_or_scan(arguments)
-    reason = f"{processors.reason}" if arguments.jobs is None else f"--jobs; {processors.count} processors are usable"
-    _say(arguments, f"{len(sources.sources):,} videos from {sources.root}, {num_jobs} at a time ({reason})")
+    reason = processors.reason if arguments.jobs is None else f"--jobs; {processors.count} processors are usable"
+    _say(arguments, f"{count(len(sources.sources), 'video')} from {sources.root}, {num_jobs} at a time ({reason})")
     _say(arguments, describe_space(arguments.out.absolute()))
     done = extract(sources, recipe, arguments.out, num_jobs=num_jobs, quiet=arguments.quiet)
     description = done.description
@@ -280,7 +284,3 @@ def _synth(arguments: argparse.Namespace) -> int:
     table = {"out": str(arguments.dir), "num_videos": len(paths), "num_classes": arguments.classes}
     _print(arguments, table, [f"drew {len(paths):,} videos in {arguments.classes} classes into {arguments.dir}"])
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

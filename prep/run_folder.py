@@ -14,15 +14,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from manifests.atomic import TEMPORARY_PREFIX, atomic_write, disk_errors
-from manifests.description import DESCRIPTION_FILE, is_dataset
+from manifests.description import WORK_FOLDER, is_dataset
 from manifests.errors import DamagedError, UsageError
-from manifests.manifest import FRAMES_FILE, MANIFEST_FILE
 from manifests.recipe import flat
 from manifests.records import Source
 from manifests.sources import SourceList, read_sources, write_sources
 from prep.recipe import ExtractRecipe
-
-WORK_FOLDER = ".work"
 
 
 @dataclass(frozen=True)
@@ -146,6 +143,3 @@ def remove_temporaries(out: Path) -> None:
         for folder in (out, out / "shards", out / WORK_FOLDER, out / WORK_FOLDER / "groups"):
             for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
                 path.unlink()
-
-
-SEALED_FILES = (DESCRIPTION_FILE, MANIFEST_FILE, FRAMES_FILE)

@@ -6,11 +6,13 @@
     FOLDER/testlist01.txt                    `MoveUp/v_MoveUp_g01_c01.avi`, without the id
 
 Lines end with CRLF, as in the official lists. The clips of a group share their look, and a group is never
-split between the lists; as officially, the first groups (7 of 25) are for testing.
-`prep.drawing` draws the clips.
+split between the lists; as officially, there are up to 25 groups, of which the first 7 (in proportion) are for
+testing. Group 3 has the same look in every class, so that a look tells nothing about the class: with looks of
+its own for each class, a small network learns those by heart instead of the motions.
 """
 
 import io
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,7 @@ from prep.drawing import CLASS_PAIRS, HEIGHT_PX, WIDTH_PX, Clip, draw_clip, draw
 CLASS_NAMES = tuple(name for pair in CLASS_PAIRS for name in pair)
 FRAMES_PER_S = 25
 
-_MAX_CLIPS_PER_GROUP = 4
+_MAX_NUM_GROUPS, _NUM_TEST_GROUPS = 25, 7  # of UCF-101
 _QUANTISER = 3  # of 1 (best) to 31
 
 
@@ -78,9 +80,9 @@ def synthetic_videos(folder: Path, *, num_classes: int, videos_per_class: int, s
 
 def plan_videos(num_classes: int, videos_per_class: int) -> list[Video]:
     """All videos in source order; the arguments are in range."""
-    clips_per_group = max(1, min(_MAX_CLIPS_PER_GROUP, videos_per_class // 4))
-    num_groups = -(-videos_per_class // clips_per_group)
-    num_test_groups = max(1, round(num_groups * 7 / 25))
+    clips_per_group = max(2, math.ceil(videos_per_class / _MAX_NUM_GROUPS)) if videos_per_class >= 4 else 1
+    num_groups = math.ceil(videos_per_class / clips_per_group)
+    num_test_groups = max(1, round(num_groups * _NUM_TEST_GROUPS / _MAX_NUM_GROUPS))
     videos = []
     for class_index, name in enumerate(CLASS_NAMES[:num_classes]):
         for video_index in range(videos_per_class):
@@ -114,7 +116,7 @@ def _write_lines(path: Path, lines: list[str]) -> None:
 
 def _draw(video: Video, seed: int) -> Clip:
     # The leading 0 and 1 keep the generators of looks and of motions apart.
-    look_rng = np.random.default_rng(np.random.SeedSequence([seed, 0, video.class_index, video.group_index]))
+    look_rng = np.random.default_rng(np.random.SeedSequence([seed, 0, video.group_index]))
     clip_rng = np.random.default_rng(np.random.SeedSequence([seed, 1, video.class_index, video.video_index]))
     return draw_clip(CLASS_NAMES[video.class_index], draw_look(look_rng), clip_rng)
 

@@ -114,7 +114,7 @@ def test_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-@pytest.mark.parametrize("folder", [b"split=1", b"caf\xe9"])
+@pytest.mark.parametrize("folder", [b"split=1 & 2", b"caf\xe9"])
 def test_the_folder_may_have_any_name(folder: bytes, tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(folder) / "sources.parquet"
     path.parent.mkdir()
