@@ -22,11 +22,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from manifests.description import Description, read_description
 from manifests.errors import DamagedError, UsageError
-from manifests.manifest import MANIFEST_FILE, MANIFEST_SCHEMA
+from manifests.manifest import MANIFEST_FILE, MANIFEST_SCHEMA, read_parquet
 from manifests.stores import arrow, frames
 
 _MAX_OPEN_SHARDS = 64
@@ -116,8 +115,8 @@ def read_manifest(folder: Path) -> pa.Table:
     """manifest.parquet as a table. Raises DamagedError where it is missing, broken or has other columns."""
     path = folder / MANIFEST_FILE
     try:
-        manifest = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
+        manifest = read_parquet(path)
+    except (OSError, pa.ArrowException) as error:
         raise DamagedError(f"cannot read {path}: {error}") from error
     if not manifest.schema.equals(MANIFEST_SCHEMA):
         raise DamagedError(f"{path} does not have the columns of a manifest")

@@ -1,9 +1,11 @@
 """manifest.parquet and frames.parquet: the columns, and how rows become tables."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from manifests.records import Outcome, Placement, Source
 
@@ -70,3 +72,16 @@ def manifest_row(source: Source, outcome: Outcome, placement: Placement | None) 
 def manifest_table(rows: list[dict[str, Any]]) -> pa.Table:
     """Rows of `manifest_row` as a table."""
     return pa.Table.from_pylist(rows, schema=MANIFEST_SCHEMA)
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """Write a table. Raises OSError."""
+    # Opened here and in `read_parquet`, since pyarrow takes no path that is not UTF-8.
+    with open(path, "wb") as file:
+        pq.write_table(table, file)
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """Read a table. Raises OSError, or pa.ArrowException for a file that is broken."""
+    with open(path, "rb") as file:
+        return pq.ParquetFile(file).read()

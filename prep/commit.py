@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from manifests.atomic import atomic_write, disk_errors, sync_file_system
 from manifests.errors import StoreError
-from manifests.manifest import FRAMES_SCHEMA, manifest_row, manifest_table
+from manifests.manifest import FRAMES_SCHEMA, manifest_row, manifest_table, read_parquet, write_parquet
 from manifests.names import shard_file_name
 from manifests.records import Placement, Source
 from manifests.stores import arrow, frames
@@ -61,7 +60,7 @@ def commit_group(run: RunFolder, store: str, group: int, sources: Sequence[Sourc
 def count_ok(run: RunFolder, group: int) -> int:
     """How many videos of a committed group are ok. Raises StoreError."""
     with disk_errors(run.out):
-        statuses: list[str] = pq.read_table(manifest_part(run, group)).column("status").to_pylist()
+        statuses: list[str] = read_parquet(manifest_part(run, group)).column("status").to_pylist()
     return statuses.count("ok")
 
 
@@ -119,7 +118,7 @@ def _write_parts(
             for source, entry in zip(sources, entries, strict=True)
             if entry.row in tables
         ]
-        pq.write_table(_frames_table(rows), temporary)
+        write_parquet(temporary, _frames_table(rows))
     with atomic_write(manifest_part(run, group)) as temporary:
         table = manifest_table(
             [
@@ -127,7 +126,7 @@ def _write_parts(
                 for source, entry in zip(sources, entries, strict=True)
             ]
         )
-        pq.write_table(table, temporary)
+        write_parquet(temporary, table)
 
 
 def _frames_table(rows: Iterable[tuple[str, FrameTable]]) -> pa.Table:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from manifests.atomic import atomic_write, disk_errors
 from manifests.description import Description, hash_classes, hash_file, write_description
-from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, MANIFEST_SCHEMA
+from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, MANIFEST_SCHEMA, read_parquet
 from prep.commit import frames_part, manifest_part
 from prep.recipe import ExtractRecipe
 from prep.run_folder import RunFolder
@@ -89,7 +89,7 @@ def remove_work(run: RunFolder) -> None:
 
 def _tables(parts: Iterator[Path]) -> Iterator[pa.Table]:
     for part in parts:
-        yield pq.read_table(part)
+        yield read_parquet(part)
 
 
 def _counted(tables: Iterator[pa.Table], totals: _Totals) -> Iterator[pa.Table]:
@@ -100,7 +100,7 @@ def _counted(tables: Iterator[pa.Table], totals: _Totals) -> Iterator[pa.Table]:
 
 def _join(path: Path, schema: Any, tables: Iterator[pa.Table], rows_per_row_group: int) -> None:
     """Write tables into one Parquet file, regrouped so that row groups have a sensible size."""
-    with pq.ParquetWriter(path, schema) as writer:
+    with open(path, "wb") as file, pq.ParquetWriter(file, schema) as writer:
         waiting: list[pa.Table] = []
         for table in tables:
             waiting.append(table)

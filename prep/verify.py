@@ -15,13 +15,12 @@ from typing import Any
 import joblib
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import simplejpeg
 
 from manifests.dataset import Dataset, open_dataset
 from manifests.description import hash_file
 from manifests.errors import DamagedError
-from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE
+from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, read_parquet
 from manifests.names import frame_file_name
 from manifests.stores import arrow, frames
 
@@ -105,10 +104,10 @@ def _counts(dataset: Dataset, rows: list[Row]) -> Iterator[Problem]:
 def _frame_tables(dataset: Dataset, rows: list[Row]) -> tuple[dict[str, Row], list[Problem]]:
     """frames.parquet by video_id, and what is wrong with it."""
     try:
-        table = pq.read_table(dataset.folder / FRAMES_FILE)
+        table = read_parquet(dataset.folder / FRAMES_FILE)
         if not table.schema.equals(FRAMES_SCHEMA):
             raise pa.ArrowInvalid("it does not have the columns of a frame table")
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException) as error:
         return {}, [Problem(file=FRAMES_FILE, problem=f"cannot be read: {error}")]
     tables = {row["video_id"]: row for row in table.drop_columns(["time_ms"]).to_pylist()}
     problems = []
@@ -138,7 +137,7 @@ def _shard(path: Path, location: str, rows: list[Row]) -> Iterator[Problem]:
     except FileNotFoundError:
         yield Problem(file=location, problem=f"is missing, and with it {len(rows)} videos")
         return
-    except (OSError, ValueError, pa.ArrowInvalid) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         yield Problem(file=location, problem=f"is not a whole shard: {error}")
         return
     placed = arrow.placements(location, parts)

@@ -94,7 +94,8 @@ def count_parts(num_bytes_N: Int64Array, max_part_bytes: int = MAX_PART_BYTES) -
 
 def write_shard(path: Path, videos: Iterable[SpooledVideo]) -> None:
     """Write one shard to `path`. Memory stays at one part. Raises OSError."""
-    with pa.OSFile(os.fspath(path), "wb") as sink, pa.ipc.new_file(sink, SHARD_SCHEMA) as writer:
+    # Opened here, since pyarrow takes no path that is not UTF-8.
+    with open(path, "wb") as sink, pa.ipc.new_file(sink, SHARD_SCHEMA) as writer:
         for video in videos:
             _write_video(writer, video)
 

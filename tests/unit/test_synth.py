@@ -134,7 +134,7 @@ def test_with_as_many_groups_as_ucf101_the_first_seven_are_for_testing() -> None
 
 def test_a_group_shares_its_background_in_every_class(tmp_path: Path) -> None:
     # Shapes stay clear of the corners, so the mean of a corner over time is the background there.
-    write_synthetic_set(tmp_path, num_classes=4, videos_per_class=4, seed=0)
+    write_synthetic_set(tmp_path, num_classes=4, videos_per_class=4, seed=3)
 
     def corner(name: str) -> Floats:
         frames = decode((tmp_path / f"{name}.avi").read_bytes())
@@ -144,7 +144,7 @@ def test_a_group_shares_its_background_in_every_class(tmp_path: Path) -> None:
     one = corner("MoveUp/v_MoveUp_g01_c01")
     for same_group in ("MoveUp/v_MoveUp_g01_c02", "Shrink/v_Shrink_g01_c01"):
         assert np.abs(one - corner(same_group)).max() < 6
-    assert np.abs(one - corner("MoveUp/v_MoveUp_g02_c01")).max() > 12
+    assert np.abs(one - corner("MoveUp/v_MoveUp_g02_c01")).max() > 20
 
 
 def test_the_list_of_classes_is_written_last(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+# Two commands: `make demo` and `make test`. Both make the environment .venv first, if it is not there.
+
+PYTHON ?= python3
+BIN := .venv/bin
+DEMO := build/demo
+
+.PHONY: demo test lint clean
+
+demo: .venv/installed
+	rm -rf $(DEMO)
+	$(BIN)/prep synth $(DEMO)/videos
+	$(BIN)/prep scan $(DEMO)/videos --dataset ucf101 --out $(DEMO)/sources.parquet
+	$(BIN)/prep extract $(DEMO)/sources.parquet --out $(DEMO)/dataset
+	$(BIN)/prep verify $(DEMO)/dataset --deep
+	$(BIN)/prep report $(DEMO)/dataset
+
+test: lint
+	$(BIN)/pytest
+
+lint: .venv/installed-for-tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "$(PYTHON) is older than Python 3.11: install a newer one, or name it: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' \
+		|| { echo "$(PYTHON) lacks its venv module: install it (Debian: apt-get install python3-venv)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/installed-for-tests: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	@touch $@

@@ -1,0 +1,154 @@
+"""Makes small video files whose every picture carries its number, and damages them.
+
+The number is drawn as a grid of black and white cells, large enough to survive lossy coding, scaling and JPEG:
+
+    W 0 1 B     W, B   white and black, which set the threshold and tell which way up the picture is
+    2 3 4 5     0-9    the bits of the number, the lowest first
+    6 7 8 9     c d e  check bits, so that a blend of two pictures or a picture of noise has no number
+    B c d e
+
+Arrays: frame_HWC uint8 RGB, frame_HW uint8 gray, y_HW, u_hw, v_hw uint8 planes.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import numpy.typing as npt
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+UInt8Array = npt.NDArray[np.uint8]
+
+NUM_CELLS = 4
+NUM_BITS = 10
+_DATA_CELLS = [(0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1), (2, 2), (2, 3)]
+_CHECK_CELLS = [(3, 1), (3, 2), (3, 3)]
+_WHITE_CELL, _BLACK_CELLS = (0, 0), [(0, 3), (3, 0)]
+
+
+# --- Pictures ---
+
+
+def numbered_frame(number: int, width: int, height: int) -> UInt8Array:
+    """frame_HWC that carries `number`, in [0, 1024), and differs from its neighbours between the cells too."""
+    cells = np.zeros((NUM_CELLS, NUM_CELLS), np.uint8)
+    cells[_WHITE_CELL] = 1
+    for bit, cell in enumerate(_DATA_CELLS):
+        cells[cell] = number >> bit & 1
+    for bit, cell in enumerate(_CHECK_CELLS):
+        cells[cell] = _check_value(number) >> bit & 1
+    rows_H, columns_W = np.arange(height) * NUM_CELLS // height, np.arange(width) * NUM_CELLS // width
+    frame_HW = np.where(cells[rows_H][:, columns_W] == 1, 235, 20).astype(np.uint8)
+    return np.repeat(frame_HW[:, :, None], 3, axis=2)
+
+
+def numbered_frames(num_frames: int, width: int = 96, height: int = 72) -> Iterator[UInt8Array]:
+    """frame_HWC with the numbers 0, 1, ..."""
+    return (numbered_frame(number, width, height) for number in range(num_frames))
+
+
+def read_number(frame: UInt8Array) -> int:
+    """The number that frame_HWC or frame_HW carries. Raises ValueError where it carries none."""
+    frame_HW = frame.astype(np.float64) if frame.ndim == 2 else frame.astype(np.float64).mean(axis=2)
+    height, width = frame_HW.shape
+    levels = np.zeros((NUM_CELLS, NUM_CELLS))
+    for row in range(NUM_CELLS):
+        for column in range(NUM_CELLS):
+            # The middle of the cell: its edges blend with the cells around it.
+            top, left = (row + 0.3) * height / NUM_CELLS, (column + 0.3) * width / NUM_CELLS
+            bottom, right = (row + 0.7) * height / NUM_CELLS, (column + 0.7) * width / NUM_CELLS
+            levels[row, column] = frame_HW[round(top) : round(bottom), round(left) : round(right)].mean()
+    white, black = levels[_WHITE_CELL], max(levels[cell] for cell in _BLACK_CELLS)
+    if white - black < 100:
+        raise ValueError(f"no number: the white cell has level {white:.0f}, a black one {black:.0f}")
+    shares = (levels - black) / (white - black)
+    if np.any(np.abs(shares - 0.5) < 0.25):
+        raise ValueError(f"no number: cells are neither black nor white: {shares.round(2).tolist()}")
+    number = sum(int(shares[cell] > 0.5) << bit for bit, cell in enumerate(_DATA_CELLS))
+    check = sum(int(shares[cell] > 0.5) << bit for bit, cell in enumerate(_CHECK_CELLS))
+    if check != _check_value(number):
+        raise ValueError(f"no number: {number} has check value {_check_value(number)}, not {check}")
+    return number
+
+
+def _check_value(number: int) -> int:
+    return number * 5 % 7 + 1
+
+
+def yuv_frame(planes: Sequence[npt.NDArray[Any]], pix_fmt: str) -> VideoFrame:
+    """A frame with exactly these planes, uint8 or, for more than 8 bits, uint16."""
+    height, width = planes[0].shape
+    frame = VideoFrame(width, height, pix_fmt)
+    for plane, array in zip(frame.planes, planes, strict=True):
+        rows = np.zeros((array.shape[0], plane.line_size // array.itemsize), array.dtype)
+        rows[:, : array.shape[1]] = array
+        plane.update(rows.tobytes())
+    return frame
+
+
+# --- Files ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clip:
+    """How a clip of numbered frames is made, and with that what a decoder must say of it.
+
+    pts_ms: presentation times; None for a constant `rate`. turn_deg: the counter-clockwise turn in its display
+    matrix, after which `hflip` mirrors. hidden: packets that are not meant to be shown.
+    """
+
+    name: str
+    codec: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    num_frames: int = 40
+    width: int = 96
+    height: int = 72
+    rate: Fraction = Fraction(25)
+    pts_ms: tuple[int, ...] | None = None
+    pix_fmt: str = "yuv420p"
+    matrix: int | None = None  # ITU-T H.273: 1 is BT.709, 6 is BT.601
+    full_range: bool | None = None
+    turn_deg: int = 0
+    hflip: bool = False
+    container_options: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_clip(path: Path, clip: Clip, frames: Iterable[UInt8Array | VideoFrame] | None = None) -> Path:
+    """Encode `frames` (numbered ones by default), with one thread, so that the bytes do not vary."""
+    if frames is None:
+        frames = numbered_frames(clip.num_frames, clip.width, clip.height)
+    with av.open(str(path), "w", options=dict(clip.container_options)) as container:
+        stream = container.add_stream(clip.codec, rate=clip.rate, options=dict(clip.options))
+        assert isinstance(stream, VideoStream)
+        stream.width, stream.height, stream.pix_fmt = clip.width, clip.height, clip.pix_fmt
+        stream.codec_context.thread_count = 1
+        if clip.pts_ms is not None:
+            stream.codec_context.time_base = Fraction(1, 1000)
+        if clip.matrix is not None:
+            stream.codec_context.colorspace = clip.matrix
+        if clip.full_range is not None:
+            stream.codec_context.color_range = 2 if clip.full_range else 1
+        if clip.turn_deg or clip.hflip:
+            stream.set_display_rotation(clip.turn_deg, hflip=clip.hflip)
+        for index, frame in enumerate(frames):
+            container.mux(stream.encode(_to_encode(frame, clip, index)))
+        container.mux(stream.encode(None))
+    return path
+
+
+def _to_encode(frame: UInt8Array | VideoFrame, clip: Clip, index: int) -> VideoFrame:
+    if not isinstance(frame, VideoFrame):
+        frame = VideoFrame.from_ndarray(frame, format="rgb24").reformat(format=clip.pix_fmt)
+    if clip.matrix is not None:
+        frame.colorspace = clip.matrix
+    if clip.full_range is not None:
+        frame.color_range = 2 if clip.full_range else 1
+    if clip.pts_ms is not None:
+        frame.pts, frame.time_base = clip.pts_ms[index], Fraction(1, 1000)
+    return frame

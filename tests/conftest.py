@@ -1,0 +1,55 @@
+"""Fixtures for all tests: the real command, a small synthetic set, and where the shared clips are."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PREP = Path(sys.executable).parent / "prep"
+
+Prep = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def prep() -> Prep:
+    """Run the real command: prep("verify", out) -> CompletedProcess with text output."""
+
+    def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+        command = [str(PREP), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def synthetic(tmp_path_factory: pytest.TempPathFactory, prep: Prep) -> Path:
+    """A UCF-101-shaped set of 4 classes with 4 videos each; not to be written to."""
+    folder = tmp_path_factory.mktemp("synthetic") / "videos"
+    done = prep("synth", folder, "--classes", 4, "--videos-per-class", 4, "--seed", 7)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_videos() -> Path:
+    """The real clips beside the project, where they are."""
+    folder = ROOT.parent / "shared" / "data" / "videos"
+    if not folder.is_dir():
+        pytest.skip(f"the real clips are not there: {folder}")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_child_is_left() -> Iterator[None]:
+    """No test may leave a process behind."""
+    yield
+    try:
+        pid, _ = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return
+    assert pid == 0, f"a child process was left, and ended unnoticed: {pid}"
+    raise AssertionError("a child process was left running")
