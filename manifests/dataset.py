@@ -12,8 +12,8 @@ Arrays: labels_V int32, num_frames_V int64 over the V videos of the manifest; ro
 """
 
 import os
-from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from manifests.description import Description, read_description
+from manifests.description import DESCRIPTION_FILE, Description, hash_file, read_description
 from manifests.errors import DamagedError, UsageError
 from manifests.manifest import MANIFEST_FILE, MANIFEST_SCHEMA, read_parquet
 from manifests.stores import arrow, frames
@@ -31,8 +31,22 @@ from manifests.stores import arrow, frames
 _MAX_OPEN_SHARDS = 64
 
 
+class _OpenShard:
+    """A shard's file descriptor, closed when nobody reads from it any more."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "descriptor"):
+            os.close(self.descriptor)
+
+
 class Dataset:
-    """A prepared dataset open for reading. Positioned reads only, so it may be shared by forked processes."""
+    """A prepared dataset open for reading.
+
+    Positioned reads only, so threads and forked processes may share it; a pickled copy opens the files anew.
+    """
 
     def __init__(self, folder: Path, description: Description, manifest: pa.Table) -> None:
         self.folder = folder
@@ -41,7 +55,7 @@ class Dataset:
         self.manifest = manifest
         self.labels: npt.NDArray[np.int32] = manifest.column("label").to_numpy()
         self.num_frames: npt.NDArray[np.int64] = manifest.column("num_frames").to_numpy()
-        self._shards: OrderedDict[str, int] = OrderedDict()
+        self._shard = lru_cache(_MAX_OPEN_SHARDS)(lambda location: _OpenShard(folder / location))
 
     def __len__(self) -> int:
         """The number of source videos, whatever became of them."""
@@ -77,14 +91,14 @@ class Dataset:
         try:
             if video["row"] < 0:
                 return frames.read_frames(self.folder / location, indices)
-            return arrow.read_frames(self._shard(location), num_frames, video["offsets_at"], video["data_at"], indices)
+            shard = self._shard(location)  # held here, since another thread may make it leave the cache
+            return arrow.read_frames(shard.descriptor, num_frames, video["offsets_at"], video["data_at"], indices)
         except OSError as error:
             where = f"{location} row {video['row']}" if video["row"] >= 0 else location
             raise DamagedError(f"cannot read frames of video {video['video_id']} in {where}: {error}") from error
 
     def close(self) -> None:
-        while self._shards:
-            os.close(self._shards.popitem()[1])
+        self._shard.cache_clear()
 
     def __enter__(self) -> Self:
         return self
@@ -94,27 +108,24 @@ class Dataset:
     ) -> None:
         self.close()
 
-    def _shard(self, location: str) -> int:
-        descriptor = self._shards.pop(location, None)
-        if descriptor is None:
-            if len(self._shards) >= _MAX_OPEN_SHARDS:
-                os.close(self._shards.popitem(last=False)[1])
-            descriptor = os.open(self.folder / location, os.O_RDONLY | os.O_CLOEXEC)
-        self._shards[location] = descriptor
-        return descriptor
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dataset, (self.folder, self.description, self.manifest)
 
 
 def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
     """Open a prepared dataset. Raises UsageError where there is none, DamagedError where it is not readable."""
     path = Path(folder)
     description = read_description(path)
-    return Dataset(path, description, read_manifest(path))
+    return Dataset(path, description, read_manifest(path, description.manifest_sha256))
 
 
-def read_manifest(folder: Path) -> pa.Table:
-    """manifest.parquet as a table. Raises DamagedError where it is missing, broken or has other columns."""
+def read_manifest(folder: Path, sha256: str) -> pa.Table:
+    """manifest.parquet as a table. Raises DamagedError where it is missing, has another SHA-256 or other columns."""
     path = folder / MANIFEST_FILE
     try:
+        # Before pyarrow sees it, which damage can crash.
+        if hash_file(path) != sha256:
+            raise DamagedError(f"{path} is not the manifest that {DESCRIPTION_FILE} tells of: its SHA-256 differs")
         manifest = read_parquet(path)
     except (OSError, pa.ArrowException) as error:
         raise DamagedError(f"cannot read {path}: {error}") from error

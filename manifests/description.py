@@ -11,6 +11,7 @@ from typing import Any
 from manifests.atomic import atomic_write
 from manifests.errors import DamagedError, UsageError
 from manifests.manifest import FORMAT_VERSION
+from manifests.records import STATUSES
 
 DESCRIPTION_FILE = "dataset.json"
 WORK_FOLDER = ".work"
@@ -40,6 +41,20 @@ class Description:
     manifest_sha256: str
     frames_sha256: str
     libraries: dict[str, str]
+
+    def __post_init__(self) -> None:
+        counts = [*self.subsets.values(), *self.counts.values(), *self.failures.values()]
+        for number in (*counts, self.num_frames, self.num_bytes):
+            if type(number) is not int or number < 0:
+                raise ValueError(f"{number!r} is no count")
+        hashes = (self.classes_sha256, self.manifest_sha256, self.frames_sha256)
+        for text in (self.dataset, *self.classes, *hashes, *self.libraries.values()):
+            if not isinstance(text, str):
+                raise ValueError(f"{text!r} is no text")
+        if not isinstance(self.recipe, dict):
+            raise ValueError(f"{self.recipe!r} is no recipe")
+        if self.counts.keys() != set(STATUSES) or sum(self.counts.values()) != self.subsets.get("all"):
+            raise ValueError(f"{self.counts} are not the statuses of {self.subsets.get('all')} videos")
 
 
 def hash_classes(classes: Sequence[str]) -> str:
@@ -85,5 +100,5 @@ def read_description(folder: Path) -> Description:
         raise DamagedError(f"{path} has format version {version}; this program reads version {FORMAT_VERSION}")
     try:
         return Description(**{**table, "classes": tuple(table["classes"])})
-    except (KeyError, TypeError) as error:
-        raise DamagedError(f"{path} lacks a field or has one too many: {error}") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DamagedError(f"{path} has a field that is missing, unknown or makes no sense: {error}") from error

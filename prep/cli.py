@@ -29,7 +29,7 @@ _MAX_PROBLEMS_SHOWN = 50
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = build_parser().parse_args(argv)
     try:
         exit_code: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -61,7 +61,8 @@ def _fail(arguments: argparse.Namespace, error: Error) -> int:
     return error.exit_code
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and flags."""
     codes = "\n".join(f"  {code:3d}  {meaning}" for code, meaning in EXIT_CODES.items())
     parser = argparse.ArgumentParser(
         prog="prep",
@@ -205,6 +206,8 @@ def _extract(arguments: argparse.Namespace) -> int:
     table = {
         "out": str(arguments.out),
         "num_attempted": done.num_attempted,
+        "wall_s": round(done.wall_s, 3),
+        "frames_per_s": round(done.num_frames / done.wall_s, 1) if done.num_attempted else None,
         "counts": description.counts,
         "failures": description.failures,
         "num_frames": description.num_frames,
@@ -213,7 +216,10 @@ def _extract(arguments: argparse.Namespace) -> int:
     lines = [_summary(arguments.out, description)]
     if done.num_attempted == 0:
         lines.append("nothing to do: it is complete, and made from these videos with these settings")
-    elif description.counts["failed"]:
+    else:
+        rate = f"{done.num_frames / done.wall_s:,.0f} frames/s"
+        lines.append(f"this run: {count(done.num_attempted, 'video')} in {done.wall_s:.1f} s, {rate}")
+    if description.counts["failed"]:
         lines.append(f"prep report {shlex.quote(str(arguments.out))} names what failed")
     _print(arguments, table, lines)
     # Videos that only an annotation knows are no failure of the run.

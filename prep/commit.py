@@ -84,20 +84,24 @@ def _write_shard(
     ]
     with atomic_write(path) as temporary:
         arrow.write_shard(temporary, videos)
-        parts = arrow.read_parts(temporary)
-        _check_shard(path, parts, ok)
+        parts = _read_back(temporary, path, ok)
     return arrow.placements(location, parts)
 
 
-def _check_shard(path: Path, parts: Sequence[arrow.Part], ok: Sequence[tuple[Source, Entry]]) -> None:
-    """What was read back must be what was meant to be written."""
+def _read_back(temporary: Path, path: Path, ok: Sequence[tuple[Source, Entry]]) -> list[arrow.Part]:
+    """The parts of a shard just written. Raises StoreError unless it is what was meant to be written to `path`."""
+    try:
+        parts = arrow.read_parts(temporary)
+    except (ValueError, pa.ArrowException) as error:
+        raise StoreError(f"{path} cannot be read back: {error}; check the disk and run again to resume") from error
     found: dict[str, tuple[int, int]] = {}
     for part in parts:
         num_frames, num_bytes = found.get(part.video_id, (0, 0))
-        found[part.video_id] = (num_frames + part.num_frames, num_bytes + part.num_bytes)
+        found[part.video_id] = (num_frames + len(part.num_bytes), num_bytes + sum(part.num_bytes))
     meant = {source.video_id: (entry.outcome.num_frames, entry.outcome.num_bytes) for source, entry in ok}
     if found != meant:
         raise StoreError(f"{path} does not hold what was written to it; check the disk and run again to resume")
+    return parts
 
 
 def _folder_placements(ok: Sequence[tuple[Source, Entry]]) -> dict[str, Placement]:

@@ -254,23 +254,6 @@ def _grow(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
     return _stamp(SHAPES[look.shape], x, y, r_T, rng.uniform(0, _FULL_TURN))
 
 
-def _meet(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
-    x, y = _near_middle(4, rng)
-    axis, r = rng.uniform(0, _FULL_TURN), rng.uniform(7, 9)
-    apart_T = _between(rng.uniform(21, 24), r + rng.uniform(0, 2), progress_T)
-    dx_T, dy_T = apart_T * math.cos(axis), apart_T * math.sin(axis)
-    return _nearer(
-        _stamp(SHAPES[look.shape], x + dx_T, y + dy_T, r, axis),
-        _stamp(_disc, x - dx_T, y - dy_T, 0.9 * r),
-    )
-
-
-def _brighten(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
-    x, y = _near_middle(12, rng)
-    layer = _stamp(SHAPES[look.shape], x, y, rng.uniform(15, 23), rng.uniform(0, _FULL_TURN))
-    return replace(layer, value=_between(rng.uniform(0.05, 0.25), rng.uniform(0.8, 1), progress_T))
-
-
 def _open(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
     x, y = _near_middle(8, rng)
     half_angle_T = _between(rng.uniform(0.2, 0.5), rng.uniform(2.2, 2.9), progress_T)
@@ -304,14 +287,6 @@ def _gather(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
     return reduce(_nearer, dots)
 
 
-def _focus(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
-    x, y = _near_middle(10, rng)
-    layer = _stamp(SHAPES[look.shape], x, y, rng.uniform(15, 22), rng.uniform(0, _FULL_TURN))
-    # The eye, and an edge filter, go by the ratio of widths.
-    log_edge_T = _between(math.log(rng.uniform(30, 40)), math.log(rng.uniform(1.5, 2.5)), progress_T)
-    return replace(layer, edge=np.exp(log_edge_T))
-
-
 def _squash(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
     x, y = _near_middle(8, rng)
     stretch_T11 = _per_frame(np.exp(_between(rng.uniform(-0.7, -0.5), rng.uniform(0.5, 0.7), progress_T)))
@@ -322,6 +297,31 @@ def _squash(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
         return shape(u / stretch_T11, v * stretch_T11, r) * scale_T11
 
     return _stamp(squashed, x, y, rng.uniform(13, 17))
+
+
+def _focus(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
+    x, y = _near_middle(10, rng)
+    layer = _stamp(SHAPES[look.shape], x, y, rng.uniform(15, 22), rng.uniform(0, _FULL_TURN))
+    # The eye, and an edge filter, go by the ratio of widths.
+    log_edge_T = _between(math.log(rng.uniform(30, 40)), math.log(rng.uniform(1.5, 2.5)), progress_T)
+    return replace(layer, edge=np.exp(log_edge_T))
+
+
+def _brighten(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
+    x, y = _near_middle(12, rng)
+    layer = _stamp(SHAPES[look.shape], x, y, rng.uniform(15, 23), rng.uniform(0, _FULL_TURN))
+    return replace(layer, value=_between(rng.uniform(0.05, 0.15), rng.uniform(0.9, 1), progress_T))
+
+
+def _meet(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
+    x, y = _near_middle(4, rng)
+    axis, r = rng.uniform(-0.6, 0.6) + math.pi * rng.integers(2), rng.uniform(7, 9)
+    apart_T = _between(rng.uniform(26, 31), r + rng.uniform(0, 2), progress_T)
+    dx_T, dy_T = apart_T * math.cos(axis), apart_T * math.sin(axis)
+    return _nearer(
+        _stamp(SHAPES[look.shape], x + dx_T, y + dy_T, r, axis),
+        _stamp(_disc, x - dx_T, y - dy_T, 0.9 * r),
+    )
 
 
 def _move_left(look: Look, progress_T: Floats, rng: Rng) -> _Layer:
@@ -350,13 +350,13 @@ Motion = Callable[[Look, Floats, Rng], _Layer]
 _MOTIONS: dict[tuple[str, str], Motion] = {
     ("MoveUp", "MoveDown"): _move_up,
     ("Grow", "Shrink"): _grow,
-    ("Meet", "Part"): _meet,
-    ("Brighten", "Darken"): _brighten,
     ("Open", "Close"): _open,
     ("Fill", "Drain"): _fill,
     ("Gather", "Scatter"): _gather,
-    ("Focus", "Blur"): _focus,
     ("Squash", "Stretch"): _squash,
+    ("Focus", "Blur"): _focus,
+    ("Brighten", "Darken"): _brighten,
+    ("Meet", "Part"): _meet,
     # A mirrored clip of one of these shows the other class of its pair; the pairs above don't mind.
     ("MoveLeft", "MoveRight"): _move_left,
     ("TurnClockwise", "TurnCounterclockwise"): _turn,

@@ -7,6 +7,7 @@ and wait on disk for their group, so the bytes depend neither on timing nor on t
 import dataclasses
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -50,10 +51,13 @@ _TRIED_TWICE = ("crashed", "timeout", "out_of_memory")
 
 @dataclass(frozen=True)
 class Extraction:
-    """What a run did: the dataset, and how many videos this run attempted (none: it was complete already)."""
+    """What a run did: the dataset, how many videos this run attempted (none: it was complete already), how many frames
+    it stored, and how long that took."""
 
     description: Description
-    num_attempted: int
+    num_attempted: int = 0
+    num_frames: int = 0
+    wall_s: float = 0.0
 
 
 def extract(sources: SourceList, recipe: ExtractRecipe, out: Path, *, num_jobs: int, quiet: bool = False) -> Extraction:
@@ -72,7 +76,8 @@ def extract(sources: SourceList, recipe: ExtractRecipe, out: Path, *, num_jobs: 
             return _already_sealed(run, sources, recipe)
         libraries = pixel_libraries()
         bind(run, bound_settings(recipe, libraries), sources)
-        num_attempted = _extract_groups(run, sources, recipe, num_jobs=num_jobs, quiet=quiet)
+        started_s = time.monotonic()
+        num_attempted, num_frames = _extract_groups(run, sources, recipe, num_jobs=num_jobs, quiet=quiet)
         description = seal(
             run,
             dataset=sources.dataset,
@@ -81,7 +86,7 @@ def extract(sources: SourceList, recipe: ExtractRecipe, out: Path, *, num_jobs: 
             libraries=libraries,
             num_groups=len(group_rows(len(sources.sources), recipe.store.videos_per_shard)),
         )
-        return Extraction(description, num_attempted)
+        return Extraction(description, num_attempted, num_frames, time.monotonic() - started_s)
 
 
 def _already_sealed(run: RunFolder, sources: SourceList, recipe: ExtractRecipe) -> Extraction:
@@ -90,16 +95,17 @@ def _already_sealed(run: RunFolder, sources: SourceList, recipe: ExtractRecipe) 
     before = bound_settings(recipe_from_table(ExtractRecipe, description.recipe), {})
     require_equal_settings(run.out, before, bound_settings(recipe, {}))
     now = replace(sources, sources=tuple(_before_decoding(source) for source in sources.sources))
-    require_equal_sources(run.out, (description.dataset, description.classes, dataset_sources(run.out)), now)
+    sources_before = dataset_sources(run.out, description)
+    require_equal_sources(run.out, (description.dataset, description.classes, sources_before), now)
     if run.work.exists():
         remove_work(run)  # killed between the last two steps of sealing
-    return Extraction(description, 0)
+    return Extraction(description)
 
 
-def dataset_sources(out: Path) -> tuple[Source, ...]:
+def dataset_sources(out: Path, description: Description) -> tuple[Source, ...]:
     """The sources of a sealed dataset as a scan would find them, without what only decoding tells."""
     names = ["video_id", "source", "source_bytes", "label", "class_name", "subsets"]
-    rows = read_manifest(out).select(names).to_pylist()
+    rows = read_manifest(out, description.manifest_sha256).select(names).to_pylist()
     return tuple(Source(**{**row, "subsets": tuple(row["subsets"])}) for row in rows)
 
 
@@ -107,8 +113,10 @@ def _before_decoding(source: Source) -> Source:
     return replace(source, status=None, failure=None, detail=None)
 
 
-def _extract_groups(run: RunFolder, sources: SourceList, recipe: ExtractRecipe, *, num_jobs: int, quiet: bool) -> int:
-    """Settle every row and commit every group. Returns how many videos were attempted."""
+def _extract_groups(
+    run: RunFolder, sources: SourceList, recipe: ExtractRecipe, *, num_jobs: int, quiet: bool
+) -> tuple[int, int]:
+    """Settle every row and commit every group. Returns how many videos were attempted and how many frames stored."""
     store = recipe.store.format
     groups = group_rows(len(sources.sources), recipe.store.videos_per_shard)
     recovered = recover(run, store, sources.sources, groups)
@@ -120,6 +128,7 @@ def _extract_groups(run: RunFolder, sources: SourceList, recipe: ExtractRecipe, 
             settled.add(recovered.entries[row])
     todo = settled.rows_left()
     num_videos = sum(source.status is None for source in sources.sources)
+    num_frames = 0
     with (
         Journal(run.journal) as journal,
         Workers(num_jobs, recipe.limits.timeout_s) as workers,
@@ -135,6 +144,7 @@ def _extract_groups(run: RunFolder, sources: SourceList, recipe: ExtractRecipe, 
             entry = Entry(row, reply.outcome, reply.table_crc32)
             journal.add(entry)
             progress.add(source, reply.outcome)
+            num_frames += reply.outcome.num_frames
             settled.add(entry)
         if workers.is_stopped:
             num_left = len(settled.rows_left())
@@ -144,7 +154,7 @@ def _extract_groups(run: RunFolder, sources: SourceList, recipe: ExtractRecipe, 
             f"no video could be prepared: all {num_videos} failed, so {run.out} is not sealed; "
             "mend the videos, remove that folder, and run again"
         )
-    return len(todo)
+    return len(todo), num_frames
 
 
 class _Settled:

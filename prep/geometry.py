@@ -79,7 +79,7 @@ def scaled_size(coded: Size, sample_aspect: Fraction, frames: Frames) -> Size:
     short, long, target = min(width, height), max(width, height), frames.short_side_px
     if target == 0 or short == target or (short < target and not frames.enlarge):
         return Size(_nearest_even(width), coded.height) if stretched else coded
-    scaled_long = max(target, _nearest_even(long * target / short))
+    scaled_long = _nearest_even(long * target / short)
     return Size(target, scaled_long) if width <= height else Size(scaled_long, target)
 
 

@@ -72,5 +72,5 @@ def _parse(line: bytes) -> Entry | None:
             return None
         table = json.loads(message["entry"])
         return Entry(row=table["row"], outcome=Outcome(**table["outcome"]), table_crc32=table["table_crc32"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # JSON, but nothing of ours
         return None

@@ -1,5 +1,6 @@
 """One run at a time in one OUT."""
 
+import errno
 import fcntl
 import json
 import os
@@ -15,7 +16,8 @@ from manifests.errors import StoreError
 class RunLock:
     """A POSIX record lock: gone when its process is, and kept by NFS servers too.
 
-    The file tells a second run who holds it. Raises StoreError where another run does.
+    The file tells a second run who holds it. Raises StoreError where another run does. Whoever holds the lock must not
+    open the file again: closing it would end the lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,6 +28,9 @@ class RunLock:
         except OSError as error:
             holder = os.read(self._descriptor, 4096).decode(errors="replace").strip()
             os.close(self._descriptor)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                message = f"cannot lock {path}: {error.strerror}; choose an --out on a file system that has locks"
+                raise StoreError(message) from error
             message = f"another run is at work in {path.parent.parent} ({holder}); wait for it or choose another --out"
             raise StoreError(message) from error
         with disk_errors(path):

@@ -101,6 +101,8 @@ def bind(run: RunFolder, bound: dict[str, Any], sources: SourceList) -> None:
         return
     try:
         begun = json.loads(run.settings.read_text(encoding="utf-8"))
+        if not isinstance(begun, dict):
+            raise ValueError("it holds no settings")
     except (OSError, ValueError) as error:
         raise DamagedError(f"cannot read {run.settings}: {error}; remove {run.out} and begin again") from error
     require_equal_settings(run.out, begun, bound)
@@ -129,12 +131,13 @@ def require_equal_sources(out: Path, before: tuple[str, tuple[str, ...], tuple[S
         return
     old = {source.source: source for source in sources_before}
     new = {source.source: source for source in now.sources}
+    num_new, num_gone = len(new.keys() - old.keys()), len(old.keys() - new.keys())
     num_changed = sum(old[path] != new[path] for path in old.keys() & new.keys())
-    raise UsageError(
-        f"{out} was made from other sources: {len(new.keys() - old.keys())} videos are new, "
-        f"{len(old.keys() - new.keys())} are gone, {num_changed} have another size, label or subset; "
-        "restore them or use another --out"
-    )
+    if num_new or num_gone or num_changed:
+        what = f"{num_new} videos are new, {num_gone} are gone, {num_changed} have another size, label or subset"
+    else:
+        what = "the classes or the order of the videos are others"
+    raise UsageError(f"{out} was made from other sources: {what}; restore them or use another --out")
 
 
 def remove_temporaries(out: Path) -> None:

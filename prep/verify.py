@@ -1,30 +1,52 @@
 """Verify a prepared dataset: does the store hold what the manifest says? Nothing is written.
 
-The quick level reads dataset.json, the manifest, frames.parquet, and of a shard its footer, its positions and its
-frame sizes; of a frame folder the names and sizes of its files. The deep level reads every frame, compares its CRC-32,
-and decodes it.
+The quick level reads dataset.json, the manifest and frames.parquet; of a shard what it says about the frames (whose
+they are, how many, of which sizes, at which positions), of a frame folder the names and sizes of its files. The deep
+level reads every frame, compares its CRC-32, and decodes it.
+
+A manifest or frames.parquet that is not the one that dataset.json tells of is not looked into.
+
+Arrays: num_bytes_N int32 and crc32_N uint32, of the frames of one video.
 """
 
+import itertools
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import joblib
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import simplejpeg
 
-from manifests.dataset import Dataset, open_dataset
-from manifests.description import hash_file
+from manifests.dataset import Dataset, read_manifest
+from manifests.description import DESCRIPTION_FILE, hash_classes, hash_file, read_description
 from manifests.errors import DamagedError
 from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, read_parquet
 from manifests.names import frame_file_name
+from manifests.records import Placement
 from manifests.stores import arrow, frames
 
 Row = dict[str, Any]
+"""What is looked at of a row of the manifest, by column name, and its `position` there."""
+
+_COLUMNS = (
+    *("video_id", "label", "class_name", "subsets", "status", "failure", "num_frames", "width", "height"),
+    *("location", "row", "offsets_at", "data_at", "num_bytes", "content_crc32"),
+)
+
+
+@dataclass(frozen=True)
+class _FrameTable:
+    """The row of frames.parquet for one video; views, since Python numbers for every frame would fill the memory."""
+
+    num_bytes_N: npt.NDArray[np.int32]
+    crc32_N: npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,89 +71,105 @@ class Verification:
 def verify(folder: Path, *, deep: bool, num_jobs: int) -> Verification:
     """Raises UsageError where `folder` is no prepared dataset; all that is wrong with one is a Problem."""
     try:
-        dataset = open_dataset(folder)
+        description = read_description(folder)
     except DamagedError as error:
-        return Verification(num_videos=0, num_frames=0, problems=(Problem(file=str(folder), problem=str(error)),))
-    with dataset:
-        rows = [row for row in dataset.manifest.to_pylist() if row["status"] == "ok"]
-        problems = [*_sealed_files(dataset), *_counts(dataset, rows)]
-        tables, table_problems = _frame_tables(dataset, rows)
-        problems += table_problems
-        if dataset.description.recipe["store"]["format"] == "arrow":
-            problems += _shards(dataset, rows)
-        else:
-            problems += _folders(dataset, rows, tables)
-        num_frames = 0
-        if deep:
-            num_frames = sum(row["num_frames"] for row in rows)
-            positions = [
-                index for index, status in enumerate(dataset.manifest.column("status").to_pylist()) if status == "ok"
-            ]
-            found = joblib.Parallel(n_jobs=num_jobs, backend="threading", return_as="generator")(
-                joblib.delayed(_frames_of)(dataset, position, row, tables.get(row["video_id"]))
-                for position, row in zip(positions, rows, strict=True)
-            )
-            problems += [problem for several in found for problem in several]
-    return Verification(num_videos=len(rows), num_frames=num_frames, problems=tuple(_unique(problems)))
+        return _unreadable(DESCRIPTION_FILE, error)
+    try:
+        manifest = read_manifest(folder, description.manifest_sha256)
+    except DamagedError as error:
+        return _unreadable(MANIFEST_FILE, error)
+    with Dataset(folder, description, manifest) as dataset:
+        rows = [{**row, "position": position} for position, row in enumerate(manifest.select(_COLUMNS).to_pylist())]
+        ok = [row for row in rows if row["status"] == "ok"]
+        tables, problems = _frame_tables(dataset, ok)
+        problems += _counts(dataset, rows)
+        problems += _shards(dataset, [row for row in ok if row["row"] >= 0], tables)
+        problems += _folders(dataset, [row for row in ok if row["row"] < 0], tables)
+        readable = _not_named(ok, problems) if deep else []
+        known = {(problem.file, problem.video_id, problem.frame) for problem in problems}
+        found = joblib.Parallel(n_jobs=num_jobs, backend="threading", return_as="generator")(
+            joblib.delayed(_frames_of)(dataset, row, tables.get(row["video_id"])) for row in readable
+        )
+        for problem in itertools.chain.from_iterable(found):
+            if (problem.file, problem.video_id, problem.frame) not in known:
+                problems.append(problem)
+    num_frames = sum(row["num_frames"] for row in readable)
+    return Verification(num_videos=len(ok), num_frames=num_frames, problems=tuple(problems))
 
 
-def _unique(problems: Iterable[Problem]) -> list[Problem]:
-    return list(dict.fromkeys(problems))
+def _unreadable(name: str, error: DamagedError) -> Verification:
+    return Verification(num_videos=0, num_frames=0, problems=(Problem(file=name, problem=str(error)),))
 
 
-def _sealed_files(dataset: Dataset) -> Iterator[Problem]:
-    description = dataset.description
-    for name, expected in ((MANIFEST_FILE, description.manifest_sha256), (FRAMES_FILE, description.frames_sha256)):
-        try:
-            if hash_file(dataset.folder / name) != expected:
-                yield Problem(file=name, problem="its SHA-256 is not the one in dataset.json")
-        except OSError as error:
-            yield Problem(file=name, problem=f"cannot be read: {error.strerror}")
+def _not_named(rows: list[Row], problems: list[Problem]) -> list[Row]:
+    """The rows without those that are known to be missing or misplaced as a whole."""
+    named = {(problem.file, problem.video_id) for problem in problems if problem.frame is None}
+    return [row for row in rows if not {(row["location"], row["video_id"]), (row["location"], None)} & named]
 
 
 def _counts(dataset: Dataset, rows: list[Row]) -> Iterator[Problem]:
+    """What dataset.json says, which no checksum guards, against the manifest."""
     description = dataset.description
-    statuses = pc.value_counts(dataset.manifest.column("status")).to_pylist()
-    found = {entry["values"]: entry["counts"] for entry in statuses}
-    expected = {status: count for status, count in description.counts.items() if count}
-    if found != expected:
-        yield Problem(file=MANIFEST_FILE, problem=f"has {found} videos by status, dataset.json says {expected}")
-    for name, expected_sum in (("num_frames", description.num_frames), ("num_bytes", description.num_bytes)):
-        if sum(row[name] for row in rows) != expected_sum:
-            yield Problem(file=MANIFEST_FILE, problem=f"its {name} do not add up to the {expected_sum} of dataset.json")
+    found = {
+        "subsets": Counter(subset for row in rows for subset in ("all", *row["subsets"])),
+        "counts": Counter(row["status"] for row in rows),
+        "failures": Counter(row["failure"] for row in rows if row["failure"]),
+        "num_frames": sum(row["num_frames"] for row in rows),
+        "num_bytes": sum(row["num_bytes"] for row in rows),
+    }
+    for name, value in found.items():
+        said = getattr(description, name)
+        if value != (said if isinstance(said, int) else Counter(said)):
+            shown = dict(value) if isinstance(value, Counter) else value
+            yield Problem(file=DESCRIPTION_FILE, problem=f"says {name} {said}, the manifest has {shown}")
+    if hash_classes(description.classes) != description.classes_sha256:
+        yield Problem(file=DESCRIPTION_FILE, problem="the hash of its classes is not its classes_sha256")
 
 
-def _frame_tables(dataset: Dataset, rows: list[Row]) -> tuple[dict[str, Row], list[Problem]]:
-    """frames.parquet by video_id, and what is wrong with it."""
+def _frame_tables(dataset: Dataset, rows: list[Row]) -> tuple[dict[str, _FrameTable], list[Problem]]:
+    """frames.parquet by video_id, as far as it has as many frames as the manifest, and what is wrong with it."""
+    path = dataset.folder / FRAMES_FILE
     try:
-        table = read_parquet(dataset.folder / FRAMES_FILE)
+        if hash_file(path) != dataset.description.frames_sha256:
+            return {}, [Problem(file=FRAMES_FILE, problem=f"its SHA-256 is not the one in {DESCRIPTION_FILE}")]
+        table = read_parquet(path)
         if not table.schema.equals(FRAMES_SCHEMA):
             raise pa.ArrowInvalid("it does not have the columns of a frame table")
     except (OSError, pa.ArrowException) as error:
         return {}, [Problem(file=FRAMES_FILE, problem=f"cannot be read: {error}")]
-    tables = {row["video_id"]: row for row in table.drop_columns(["time_ms"]).to_pylist()}
+    tables: dict[str, _FrameTable] = {}
+    for batch in table.to_batches():
+        num_bytes, crc32 = batch.column("num_bytes"), batch.column("crc32")
+        sizes, sums = num_bytes.values.to_numpy(), crc32.values.to_numpy()
+        starts, sum_starts = num_bytes.offsets.to_pylist(), crc32.offsets.to_pylist()
+        for index, video_id in enumerate(batch.column("video_id").to_pylist()):
+            tables[video_id] = _FrameTable(
+                sizes[starts[index] : starts[index + 1]], sums[sum_starts[index] : sum_starts[index + 1]]
+            )
     problems = []
     for row in rows:
-        entry = tables.get(row["video_id"])
-        if entry is None or len(entry["num_bytes"]) != row["num_frames"]:
-            problem = f"lists {len(entry['num_bytes']) if entry else 0} frames, the manifest {row['num_frames']}"
+        frame_table = tables.get(row["video_id"])
+        num_frames = 0 if frame_table is None else len(frame_table.num_bytes_N)
+        if num_frames != row["num_frames"]:
+            problem = f"lists {num_frames} frames, the manifest {row['num_frames']}"
             problems.append(Problem(file=FRAMES_FILE, video_id=row["video_id"], problem=problem))
+            tables.pop(row["video_id"], None)
     return tables, problems
 
 
-def _shards(dataset: Dataset, rows: list[Row]) -> Iterator[Problem]:
+def _shards(dataset: Dataset, rows: list[Row], tables: dict[str, _FrameTable]) -> Iterator[Problem]:
     by_shard: dict[str, list[Row]] = {}
     for row in rows:
         by_shard.setdefault(row["location"], []).append(row)
     for location, expected in by_shard.items():
-        yield from _shard(dataset.folder / location, location, expected)
+        yield from _shard(dataset.folder / location, location, expected, tables)
     folder = dataset.folder / arrow.FOLDER
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if f"{arrow.FOLDER}/{path.name}" not in by_shard:
             yield Problem(file=f"{arrow.FOLDER}/{path.name}", problem="no video of the manifest lies in it")
 
 
-def _shard(path: Path, location: str, rows: list[Row]) -> Iterator[Problem]:
+def _shard(path: Path, location: str, rows: list[Row], tables: dict[str, _FrameTable]) -> Iterator[Problem]:
     try:
         parts = arrow.read_parts(path)
     except FileNotFoundError:
@@ -141,35 +179,44 @@ def _shard(path: Path, location: str, rows: list[Row]) -> Iterator[Problem]:
         yield Problem(file=location, problem=f"is not a whole shard: {error}")
         return
     placed = arrow.placements(location, parts)
-    num_frames: dict[str, int] = {}
-    num_bytes: dict[str, int] = {}
+    parts_of: dict[str, list[arrow.Part]] = {}
     for part in parts:
-        num_frames[part.video_id] = num_frames.get(part.video_id, 0) + part.num_frames
-        num_bytes[part.video_id] = num_bytes.get(part.video_id, 0) + part.num_bytes
+        parts_of.setdefault(part.video_id, []).append(part)
     for row in rows:
         video_id = row["video_id"]
-        placement = placed.get(video_id)
-        if placement is None:
+        if video_id not in parts_of:
             yield Problem(file=location, video_id=video_id, problem="is not in its shard")
-        elif (num_frames[video_id], num_bytes[video_id]) != (row["num_frames"], row["num_bytes"]):
-            problem = (
-                f"has {num_frames[video_id]} frames of {num_bytes[video_id]} bytes in the shard, "
-                f"{row['num_frames']} of {row['num_bytes']} in the manifest"
-            )
-            yield Problem(file=location, video_id=video_id, problem=problem)
-        elif (placement.row, list(placement.offsets_at), list(placement.data_at)) != (
-            row["row"],
-            row["offsets_at"],
-            row["data_at"],
-        ):
-            yield Problem(
-                file=location, video_id=video_id, problem="lies elsewhere in the shard than the manifest says"
-            )
-    for video_id in placed.keys() - {row["video_id"] for row in rows}:
+        else:
+            yield from _placed_video(row, placed[video_id], parts_of[video_id], tables.get(video_id))
+    for video_id in parts_of.keys() - {row["video_id"] for row in rows}:
         yield Problem(file=location, video_id=video_id, problem="is in the shard, but not in the manifest")
 
 
-def _folders(dataset: Dataset, rows: list[Row], tables: dict[str, Row]) -> Iterator[Problem]:
+def _placed_video(
+    row: Row, placement: Placement, parts: list[arrow.Part], table: _FrameTable | None
+) -> Iterator[Problem]:
+    location, video_id = row["location"], row["video_id"]
+    num_bytes = [size for part in parts for size in part.num_bytes]
+    starts = [start for start, _ in arrow.part_bounds(len(num_bytes), len(parts))]
+    if len(num_bytes) != row["num_frames"]:
+        problem = f"has {len(num_bytes)} frames in the shard, {row['num_frames']} in the manifest"
+        yield Problem(file=location, video_id=video_id, problem=problem)
+    elif (placement.row, list(placement.offsets_at), list(placement.data_at), [part.first_frame for part in parts]) != (
+        row["row"],
+        row["offsets_at"],
+        row["data_at"],
+        starts,
+    ):
+        yield Problem(file=location, video_id=video_id, problem="lies elsewhere in the shard than the manifest says")
+    elif any((part.label, part.class_name) != (row["label"], row["class_name"]) for part in parts):
+        yield Problem(file=location, video_id=video_id, problem="has another class in the shard than in the manifest")
+    elif table is not None:
+        for frame in np.flatnonzero(table.num_bytes_N != num_bytes).tolist():
+            problem = f"has {num_bytes[frame]} bytes, not {table.num_bytes_N[frame]}"
+            yield Problem(file=location, video_id=video_id, frame=frame, problem=problem)
+
+
+def _folders(dataset: Dataset, rows: list[Row], tables: dict[str, _FrameTable]) -> Iterator[Problem]:
     expected_folders = set()
     for row in rows:
         expected_folders.add(row["location"])
@@ -190,7 +237,7 @@ def _folders(dataset: Dataset, rows: list[Row], tables: dict[str, Row]) -> Itera
                 yield Problem(file=inner, problem="no video of the manifest lies in it")
 
 
-def _folder(folder: Path, row: Row, table: Row | None) -> Iterator[Problem]:
+def _folder(folder: Path, row: Row, table: _FrameTable | None) -> Iterator[Problem]:
     video_id = row["video_id"]
     expected = {frame_file_name(index): index for index in range(row["num_frames"])}
     if not folder.is_dir():
@@ -202,26 +249,23 @@ def _folder(folder: Path, row: Row, table: Row | None) -> Iterator[Problem]:
         yield Problem(file=file, video_id=video_id, frame=expected[name], problem="is missing")
     for name in sorted(sizes.keys() - expected.keys()):
         yield Problem(file=f"{row['location']}/{name}", video_id=video_id, problem="is no frame of the video")
-    if table is None or len(table["num_bytes"]) != row["num_frames"]:
+    if table is None:
         return
     for name, index in expected.items():
-        if name in sizes and sizes[name] != table["num_bytes"][index]:
-            problem = f"has {sizes[name]} bytes, not {table['num_bytes'][index]}"
+        if name in sizes and sizes[name] != table.num_bytes_N[index]:
+            problem = f"has {sizes[name]} bytes, not {table.num_bytes_N[index]}"
             yield Problem(file=f"{row['location']}/{name}", video_id=video_id, frame=index, problem=problem)
 
 
-def _frames_of(dataset: Dataset, position: int, row: Row, table: Row | None) -> list[Problem]:
+def _frames_of(dataset: Dataset, row: Row, table: _FrameTable | None) -> list[Problem]:
     """Read, compare and decode the frames of one video."""
-    if table is None or len(table["crc32"]) != row["num_frames"]:
-        return []  # said by _frame_tables
     problems = []
     content_crc32 = 0
     for index in range(row["num_frames"]):
-        problem, jpeg = None, b""
         try:
-            (jpeg,) = dataset.read_frames(position, [index])
+            (jpeg,) = dataset.read_frames(row["position"], [index])
             content_crc32 = zlib.crc32(jpeg, content_crc32)
-            problem = _wrong_with(jpeg, row, table["crc32"][index])
+            problem = _wrong_with(jpeg, row, None if table is None else int(table.crc32_N[index]))
         except DamagedError as error:
             problem = f"cannot be read: {error.__cause__}"
         if problem:
@@ -232,8 +276,8 @@ def _frames_of(dataset: Dataset, position: int, row: Row, table: Row | None) -> 
     return problems
 
 
-def _wrong_with(jpeg: bytes, row: Row, crc32: int) -> str | None:
-    if zlib.crc32(jpeg) != crc32:
+def _wrong_with(jpeg: bytes, row: Row, crc32: int | None) -> str | None:
+    if crc32 is not None and zlib.crc32(jpeg) != crc32:
         return "its bytes have changed: the CRC-32 differs"
     try:
         height, width, _ = simplejpeg.decode_jpeg(jpeg, colorspace="GRAY").shape

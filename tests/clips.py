@@ -10,8 +10,7 @@ The number is drawn as a grid of black and white cells, large enough to survive 
 Arrays: frame_HWC uint8 RGB, frame_HW uint8 gray, y_HW, u_hw, v_hw uint8 planes.
 """
 
-import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import av
 import numpy as np
 import numpy.typing as npt
+from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
@@ -36,7 +36,7 @@ _WHITE_CELL, _BLACK_CELLS = (0, 0), [(0, 3), (3, 0)]
 
 
 def numbered_frame(number: int, width: int, height: int) -> UInt8Array:
-    """frame_HWC that carries `number`, in [0, 1024), and differs from its neighbours between the cells too."""
+    """frame_HWC that carries `number`, in [0, 1024)."""
     cells = np.zeros((NUM_CELLS, NUM_CELLS), np.uint8)
     cells[_WHITE_CELL] = 1
     for bit, cell in enumerate(_DATA_CELLS):
@@ -100,7 +100,7 @@ class Clip:
     """How a clip of numbered frames is made, and with that what a decoder must say of it.
 
     pts_ms: presentation times; None for a constant `rate`. turn_deg: the counter-clockwise turn in its display
-    matrix, after which `hflip` mirrors. hidden: packets that are not meant to be shown.
+    matrix, after which `hflip` mirrors. `matrix` is as in ITU-T H.273 (1 is BT.709, 6 is BT.601).
     """
 
     name: str
@@ -112,7 +112,7 @@ class Clip:
     rate: Fraction = Fraction(25)
     pts_ms: tuple[int, ...] | None = None
     pix_fmt: str = "yuv420p"
-    matrix: int | None = None  # ITU-T H.273: 1 is BT.709, 6 is BT.601
+    matrix: int | None = None
     full_range: bool | None = None
     turn_deg: int = 0
     hflip: bool = False
@@ -152,3 +152,108 @@ def _to_encode(frame: UInt8Array | VideoFrame, clip: Clip, index: int) -> VideoF
     if clip.pts_ms is not None:
         frame.pts, frame.time_base = clip.pts_ms[index], Fraction(1, 1000)
     return frame
+
+
+# --- Files that are odd or damaged ---
+
+
+def packet_spans(path: Path) -> list[tuple[int, int]]:
+    """Position and size in bytes of each video packet in the file, in decoding order."""
+    with av.open(str(path)) as container:
+        return [(packet.pos, packet.size) for packet in container.demux(video=0) if packet.pos is not None]
+
+
+def truncate(path: Path, num_bytes: int) -> Path:
+    """Cut the file to its first `num_bytes`."""
+    path.write_bytes(path.read_bytes()[:num_bytes])
+    return path
+
+
+def flip_bytes(path: Path, start: int, num_bytes: int) -> Path:
+    """Invert all bits of [start, start + num_bytes). Whatever a byte was, it is another one now."""
+    data = bytearray(path.read_bytes())
+    assert start + num_bytes <= len(data)
+    data[start : start + num_bytes] = (byte ^ 0xFF for byte in data[start : start + num_bytes])
+    path.write_bytes(data)
+    return path
+
+
+def rewrite_packets(path: Path, target: Path, change: Callable[[list[bytes]], list[bytes]]) -> Path:
+    """Copy the video stream into a new file with the packets that `change` makes of its packets."""
+    with av.open(str(path)) as source, av.open(str(target), "w") as container:
+        stream = source.streams.video[0]
+        packets = [packet for packet in source.demux(stream) if packet.size]
+        copied = container.add_stream_from_template(stream)
+        for index, data in enumerate(change([bytes(packet) for packet in packets])):
+            packet = Packet(data)
+            packet.stream = copied
+            if stream.time_base is not None:
+                packet.time_base = stream.time_base
+            # Beyond the last packet time goes on in even steps.
+            like = packets[min(index, len(packets) - 1)]
+            packet.dts = (like.dts or 0) + (index - packets.index(like)) * (like.duration or 1)
+            packet.pts, packet.is_keyframe = packet.dts, like.is_keyframe
+            container.mux_one(packet)
+    return target
+
+
+def pack_bframes(path: Path, target: Path) -> Path:
+    """An AVI of MPEG-4 with single B-frames (`bf=1`) -> the same in DivX's packed form, as HMDB51 has it.
+
+    Each B-frame moves into the packet of the P-frame before it, and an empty picture fills its place. An even
+    number of pictures ends with a P-frame without a B-frame, hence with one packet more than pictures. ISO/IEC
+    14496-2 has the syntax of a VOP; the mark of packing is the `p` in the user data.
+    """
+    # VOP start code; type P; no whole second; marker; time increment (5 bits at 25 frames/s); marker; not coded.
+    empty = b"\x00\x00\x01\xb6" + bytes([0b01010000, 0b01001111])
+
+    def change(packets: list[bytes]) -> list[bytes]:
+        packed = [_as_divx(packets[0])]
+        for index in range(1, len(packets), 2):
+            packed += [_as_divx(b"".join(packets[index : index + 2])), empty]
+        return packed
+
+    return rewrite_packets(path, target, change)
+
+
+def _as_divx(packet: bytes) -> bytes:
+    """The packet with the name of the encoder in its user data replaced."""
+    start = packet.find(b"Lavc")
+    if start < 0:
+        return packet
+    return packet[:start] + b"DivX503b1393p" + packet[packet.index(b"\x00\x00\x01", start) :]
+
+
+def hide_vp8_frame(packet: bytes) -> bytes:
+    """The packet with the show_frame bit of VP8 (RFC 6386, 9.1) cleared."""
+    return bytes([packet[0] & ~0x10]) + packet[1:]
+
+
+def hide_first_frames(path: Path, target: Path, num_hidden: int) -> Path:
+    """Copy an MP4 and let an edit list hide its first frames, which a cut without decoding does: they are in the
+    file, since later ones need them, but are not meant to be shown."""
+    with (
+        av.open(str(path)) as source,
+        av.open(str(target), "w", options={"avoid_negative_ts": "disabled"}) as container,
+    ):
+        stream = source.streams.video[0]
+        copied = container.add_stream_from_template(stream)
+        for packet in source.demux(stream):
+            if packet.pts is None or packet.dts is None or packet.duration is None:
+                continue
+            shift = num_hidden * packet.duration
+            packet.pts, packet.dts, packet.stream = packet.pts - shift, packet.dts - shift, copied
+            container.mux_one(packet)
+    return target
+
+
+def drop_first_packets(path: Path, target: Path, num_packets: int) -> Path:
+    """Copy the video stream without its first packets in decoding order."""
+    with av.open(str(path)) as source, av.open(str(target), "w") as container:
+        stream = source.streams.video[0]
+        copied = container.add_stream_from_template(stream)
+        for index, packet in enumerate(source.demux(stream)):
+            if packet.size and index >= num_packets:
+                packet.stream = copied
+                container.mux_one(packet)
+    return target

@@ -65,12 +65,16 @@ class SpooledVideo:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One row of a shard as found in the file: positions are bytes from the start of the file."""
+    """One row of a shard as found in the file.
+
+    `num_bytes` are the sizes of its frames, and positions are bytes from the start of the file.
+    """
 
     video_id: str
     first_frame: int
-    num_frames: int
-    num_bytes: int
+    label: int
+    class_name: str | None
+    num_bytes: tuple[int, ...]
     offsets_at: int
     data_at: int
 
@@ -122,7 +126,7 @@ def _write_video(writer: Any, video: SpooledVideo) -> None:
 def read_parts(path: Path) -> list[Part]:
     """Where each row of a shard lies, read back from the file. Touches no frame bytes.
 
-    Raises pa.ArrowInvalid, ValueError (an empty file) or OSError for a file that is not a whole shard of this format.
+    Raises pa.ArrowException, ValueError (an empty file) or OSError for a file that is not a whole shard of this format.
     """
     # A private mapping, not pa.memory_map: that one asks the kernel to read every batch ahead, frames included.
     with open(path, "rb") as file:
@@ -134,16 +138,20 @@ def read_parts(path: Path) -> list[Part]:
 
 
 def _part(batch: Any, base: int) -> Part:
+    batch.validate(full=True)  # looks at offsets and text, not at frame bytes; without it damage can crash pyarrow
     if batch.num_rows != 1:
         raise pa.ArrowInvalid(f"a record batch of a shard has one row, this one has {batch.num_rows}")
     frames = batch.column("frames").values
+    if batch.column("frames").offsets.to_pylist() != [0, len(frames)]:
+        raise pa.ArrowInvalid("a row of a shard does not hold all frames of its record batch")
     _, offsets, data = frames.buffers()
     offsets_N1 = np.frombuffer(offsets, np.int32, len(frames) + 1)
     return Part(
         video_id=batch.column("video_id")[0].as_py(),
         first_frame=batch.column("first_frame")[0].as_py(),
-        num_frames=len(frames),
-        num_bytes=int(offsets_N1[-1]),
+        label=batch.column("label")[0].as_py(),
+        class_name=batch.column("class_name")[0].as_py(),
+        num_bytes=tuple(np.diff(offsets_N1).tolist()),
         offsets_at=offsets.address - base,
         data_at=data.address - base,
     )

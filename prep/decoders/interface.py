@@ -58,7 +58,8 @@ class Frame(Protocol):
 
     @property
     def time_s(self) -> float | None:
-        """Presentation time in seconds as the file gives it, None where it gives none."""
+        """Presentation time in seconds as the file gives it, or one frame after the last where it stops giving
+        any; None where it gives none."""
 
     @property
     def size(self) -> Size:

@@ -48,13 +48,14 @@ _NO_VIDEO_CONTAINERS = ("image2", "tty")
 class PyavFrame:
     """See prep.decoders.interface.Frame. `native` is the frame as PyAV gives it."""
 
-    def __init__(self, native: VideoFrame, reformatter: VideoReformatter) -> None:
+    def __init__(self, native: VideoFrame, time_s: float | None, reformatter: VideoReformatter) -> None:
         self.native = native
+        self._time_s = time_s
         self._reformatter = reformatter
 
     @property
     def time_s(self) -> float | None:
-        return None if self.native.pts is None else float(self.native.time)
+        return self._time_s
 
     @property
     def size(self) -> Size:
@@ -107,6 +108,7 @@ class PyavDecoder:
         self._num_packets = 0
         self._num_errors = 0
         self._reason: str | None = None
+        self._time_s: float | None = None
         self._resources = ExitStack()
         with ExitStack() as on_failure:
             self._log = on_failure.enter_context(_captured_log())
@@ -132,7 +134,10 @@ class PyavDecoder:
         reformatter = VideoReformatter()
         for packet in self._packets():
             for native in self._decode(packet):
-                yield PyavFrame(native, reformatter)
+                self._time_s = self._time_of(native)
+                yield PyavFrame(native, self._time_s, reformatter)
+            # Only the first words are wanted; a damaged file can have millions.
+            del self._log[_MAX_LOG_LINES:]
 
     def close(self) -> None:
         self._resources.close()
@@ -150,13 +155,28 @@ class PyavDecoder:
         try:
             for packet in self._container.demux(self._stream):
                 if packet.size:
-                    self._num_packets += not packet.is_discard
+                    self._num_packets += not packet.is_discard and not self._is_hidden(packet)
                     yield packet
         except MemoryError:
             raise
         except av.error.FFmpegError as error:
             self._count(error)
         yield None
+
+    def _is_hidden(self, packet: "Packet[VideoStream]") -> bool:
+        """VP8 has reference pictures that are never shown in packets of their own (show_frame, RFC 6386, 9.1)."""
+        return self.header.codec == "vp8" and not memoryview(packet)[0] & 0x10
+
+    def _time_of(self, native: VideoFrame) -> float | None:
+        # AVI has no presentation times. Those that libavformat makes up are out of order around B-frames, but the
+        # decoding times of frames in the order shown are in order.
+        ticks = native.dts if self._container.format.name == "avi" else native.pts
+        if ticks is not None and self._stream.time_base is not None:
+            return float(ticks * self._stream.time_base)
+        # The last frames of an AVI with B-frames have no packet to take a time from.
+        if self._time_s is not None and self.header.declared_fps:
+            return self._time_s + float(1 / self.header.declared_fps)
+        return None
 
     def _decode(self, packet: "Packet[VideoStream] | None") -> list[VideoFrame]:
         try:
@@ -170,8 +190,6 @@ class PyavDecoder:
     def _count(self, error: av.error.FFmpegError) -> None:
         self._num_errors += 1
         self._reason = self._reason or str(error.strerror)
-        # Only the first words are wanted; a damaged file can have millions.
-        del self._log[_MAX_LOG_LINES:]
 
 
 @contextmanager

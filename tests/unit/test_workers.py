@@ -1,0 +1,455 @@
+"""Decoding processes that really die, stall and are killed; and the threads that own them."""
+
+import dataclasses
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clips import Clip, write_clip
+
+from manifests.errors import Error, StoreError
+from manifests.records import Outcome
+from prep import workers as workers_module
+from prep.child import Child, Reply
+from prep.frame_table import read_table
+from prep.recipe import ExtractRecipe, Frames, Limits, Store, resolve
+from prep.workers import Job, Workers
+
+LONG_ENOUGH_S = 60.0
+"""A limit that only a hang reaches, however busy the machine is."""
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Decoded at once."""
+    return write_clip(tmp_path_factory.mktemp("clips") / "small.avi", Clip(codec="mpeg4", num_frames=12))
+
+
+@pytest.fixture(scope="module")
+def large_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Decoded in about a second, so that there is time to interfere."""
+    large = Clip(codec="mpeg4", num_frames=250, width=1280, height=720)
+    return write_clip(tmp_path_factory.mktemp("clips") / "large.avi", large)
+
+
+def job(source: Path, folder: Path, row: int = 0, store: str = "arrow") -> Job:
+    recipe = resolve(ExtractRecipe(frames=Frames(short_side_px=0), store=Store(format=store)))
+    return {
+        "source": str(source),
+        "frames": str(folder / f"{row}.frames"),
+        "table": str(folder / f"{row}.table"),
+        "recipe": dataclasses.asdict(recipe),
+    }
+
+
+def decoding_processes() -> list[int]:
+    """The children of this process, whichever thread made them."""
+    pids = []
+    for task in Path("/proc/self/task").iterdir():
+        pids += [int(pid) for pid in (task / "children").read_text().split()]
+    return pids
+
+
+def wait_for(condition: Callable[[], object], limit_s: float = 30.0) -> None:
+    deadline_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "it never happened"
+        time.sleep(0.002)
+
+
+def has_begun(made: Job) -> bool:
+    """Whether frames of a job are on disk already."""
+    frames = Path(made["frames"])
+    return frames.exists() and frames.stat().st_size > 0
+
+
+@contextmanager
+def meanwhile(action: Callable[[], None]) -> Iterator[None]:
+    """Do something in another thread while the body waits for a reply."""
+    thread = threading.Thread(target=action)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    with closing(Child()) as made:
+        yield made
+
+
+# --- One process ---
+
+
+@pytest.mark.parametrize("store", ["arrow", "frames"])
+def test_a_video_and_then_another(child: Child, clip: Path, tmp_path: Path, store: str) -> None:
+    (pid,) = decoding_processes()
+    for row in range(3):
+        made = job(clip, tmp_path, row, store)
+        reply = child.extract(made, LONG_ENOUGH_S)
+        outcome = reply.outcome
+        assert (outcome.status, outcome.failure, outcome.num_frames) == ("ok", None, 12)
+        table_N, crc32 = read_table(Path(made["table"]))
+        assert crc32 == reply.table_crc32
+        frames = Path(made["frames"])
+        files = sorted(frames.iterdir()) if store == "frames" else [frames]
+        stored = b"".join(path.read_bytes() for path in files)
+        assert zlib.crc32(stored) == outcome.content_crc32
+        assert len(stored) == outcome.num_bytes == table_N["num_bytes"].sum()
+        assert decoding_processes() == [pid]
+        assert child.num_videos == row + 1
+
+
+def test_a_bad_video_leaves_nothing_and_the_process_goes_on(child: Child, clip: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.avi").write_bytes(b"no video")
+    for store in ("arrow", "frames"):
+        reply = child.extract(job(tmp_path / "bad.avi", tmp_path, store=store), LONG_ENOUGH_S)
+        assert (reply.outcome.status, reply.outcome.failure, reply.table_crc32) == ("failed", "unreadable", 0)
+        assert os.listdir(tmp_path) == ["bad.avi"]
+    assert child.extract(job(clip, tmp_path), LONG_ENOUGH_S).outcome.status == "ok"
+
+
+def test_a_path_that_is_not_utf8(child: Child, clip: Path, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "x.avi").symlink_to(clip)
+    assert child.extract(job(folder / "x.avi", folder), LONG_ENOUGH_S).outcome.status == "ok"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_process_that_dies_names_the_cause(
+    child: Child, large_clip: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    made = job(large_clip, tmp_path)
+    (pid,) = decoding_processes()
+
+    def kill() -> None:
+        wait_for(lambda: has_begun(made))
+        os.kill(pid, number)
+
+    with meanwhile(kill):
+        reply = child.extract(made, LONG_ENOUGH_S)
+    detail = f"the decoding process died of {number.name}"
+    assert reply == Reply(Outcome(status="failed", failure="crashed", detail=detail), 0)
+    assert not child.is_alive
+    assert decoding_processes() == []
+
+
+def test_a_process_that_stalls_is_killed(child: Child, clip: Path, large_clip: Path, tmp_path: Path) -> None:
+    """Stopped, so that no handler of its own could help."""
+    child.extract(job(clip, tmp_path, 0), LONG_ENOUGH_S)
+    made = job(large_clip, tmp_path, 1)
+    (pid,) = decoding_processes()
+
+    def stop() -> None:
+        wait_for(lambda: has_begun(made))
+        os.kill(pid, signal.SIGSTOP)
+
+    started_s = time.monotonic()
+    with meanwhile(stop):
+        reply = child.extract(made, 1.5)
+    assert reply == Reply(Outcome(status="failed", failure="timeout", detail="no new frame for 1.5 s"), 0)
+    assert 1.5 < time.monotonic() - started_s < 15
+    assert not child.is_alive
+    assert decoding_processes() == []
+
+
+def test_a_source_that_gives_nothing_is_given_up(child: Child, clip: Path, tmp_path: Path) -> None:
+    child.extract(job(clip, tmp_path, 0), LONG_ENOUGH_S)
+    os.mkfifo(tmp_path / "pipe.avi")
+    reply = child.extract(job(tmp_path / "pipe.avi", tmp_path, 1), 0.3)
+    assert (reply.outcome.failure, reply.outcome.detail) == ("timeout", "no new frame for 0.3 s")
+
+
+def test_a_slow_video_is_not_given_up_while_frames_come(
+    child: Child, clip: Path, large_clip: Path, tmp_path: Path
+) -> None:
+    """Held up time and again, longer than the limit in all but never at once."""
+    child.extract(job(clip, tmp_path, 0), LONG_ENOUGH_S)
+    made = job(large_clip, tmp_path, 1)
+    (pid,) = decoding_processes()
+
+    def hold_up() -> None:
+        wait_for(lambda: has_begun(made))
+        for _ in range(8):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.5)
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.02)
+
+    started_s = time.monotonic()
+    with meanwhile(hold_up):
+        reply = child.extract(made, 3)
+    assert (reply.outcome.status, reply.outcome.num_frames) == ("ok", 250)
+    assert time.monotonic() - started_s > 4
+
+
+def test_a_disk_that_refuses_is_no_fault_of_the_video(child: Child, clip: Path, tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as caught:
+        child.extract(job(clip, tmp_path / "missing"), LONG_ENOUGH_S)
+    assert str(caught.value) == ("cannot write frames: No such file or directory; mend that and run again to resume")
+    assert child.extract(job(clip, tmp_path), LONG_ENOUGH_S).outcome.status == "ok"
+
+
+def test_a_bug_is_told_with_its_traceback(child: Child, tmp_path: Path) -> None:
+    with pytest.raises(Error, match=r"^unexpected error while extracting x\.avi:\nTraceback(?s:.*)KeyError: 'recipe'"):
+        child.extract({"source": "x.avi"}, LONG_ENOUGH_S)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo loading; echo 'libfoo.so: cannot open' >&2; exit 3", "cannot open"),
+        ("exit 0", "the decoding process ended with code 0"),
+    ],
+)
+def test_a_process_that_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
+) -> None:
+    """That is no fault of the video."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{script.replace('echo loading; ', '')}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with closing(Child()) as made, pytest.raises(Error, match=f"^cannot start the decoding process: .*{message}"):
+        made.extract({"source": "x.avi"}, LONG_ENOUGH_S)
+
+
+def test_closing_ends_it_at_any_moment(clip: Path, tmp_path: Path) -> None:
+    at_once = Child()
+    at_once.close()
+    used = Child()
+    used.extract(job(clip, tmp_path), LONG_ENOUGH_S)
+    for _ in range(2):
+        used.kill()
+    used.close()
+    assert decoding_processes() == []
+
+
+def test_no_file_stays_open(clip: Path, tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with closing(Child()) as made:
+        made.extract(job(clip, tmp_path), LONG_ENOUGH_S)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- When the parent ends ---
+
+
+@contextmanager
+def worker_process(parent_pid: int) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-P", "-m", "prep.worker", str(parent_pid)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def test_it_ends_with_its_stdin() -> None:
+    with worker_process(os.getpid()) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline()) == {"ready": True}
+        process.stdin.close()
+        assert process.wait(timeout=20) == 0
+
+
+def test_it_does_not_begin_under_another_parent() -> None:
+    with worker_process(os.getppid()) as process:
+        assert process.wait(timeout=20) == 1
+
+
+def test_signals_for_the_whole_group_are_left_to_the_parent(clip: Path, tmp_path: Path) -> None:
+    with worker_process(os.getpid()) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline()) == {"ready": True}
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            process.send_signal(number)
+        process.stdin.write(json.dumps(job(clip, tmp_path)) + "\n")
+        process.stdin.flush()
+        messages = (json.loads(line) for line in iter(process.stdout.readline, ""))
+        reply = next(message for message in messages if "outcome" in message)
+        assert reply["outcome"]["status"] == "ok"
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+def test_it_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """In the middle of a video, where it reads no stdin."""
+    os.mkfifo(tmp_path / "pipe.avi")
+    parent_code = (
+        "import json, os, pathlib, sys\n"
+        "from prep.child import Child\n"
+        "child = Child()\n"
+        "print(*pathlib.Path('/proc/self/task', str(os.getpid()), 'children').read_text().split(), flush=True)\n"
+        "child.extract(json.loads(sys.argv[1]), 100)\n"
+    )
+    command = [sys.executable, "-c", parent_code, json.dumps(job(tmp_path / "pipe.avi", tmp_path))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        (pid,) = map(int, parent.stdout.readline().split())
+        with open(tmp_path / "pipe.avi", "wb"):  # opens when the other end is, so the process is at work now
+            assert is_running(pid)
+            parent.kill()
+            parent.wait()
+            wait_for(lambda: not is_running(pid), 10)
+
+
+def test_it_dies_with_the_thread_that_made_it() -> None:
+    made: list[Child] = []
+    thread = threading.Thread(target=lambda: made.append(Child()))
+    thread.start()
+    thread.join()
+    wait_for(lambda: not made[0].is_alive, 10)
+    made[0].close()
+
+
+# --- Several processes ---
+
+
+def extract_all(num_workers: int, jobs: list[tuple[int, Job]], alone: bool = False) -> dict[int, Reply]:
+    with Workers(num_workers, LONG_ENOUGH_S) as workers:
+        return dict(workers.extract(jobs, alone=alone))
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_every_video_gets_its_reply(clip: Path, tmp_path: Path, num_workers: int) -> None:
+    (tmp_path / "bad.avi").write_bytes(b"no video")
+    sources = [clip, tmp_path / "bad.avi", clip, tmp_path / "missing.avi", clip, clip, clip]
+    replies = extract_all(num_workers, [(row, job(source, tmp_path, row)) for row, source in enumerate(sources)])
+    assert {row: reply.outcome.failure for row, reply in sorted(replies.items())} == {
+        row: "unreadable" if source != clip else None for row, source in enumerate(sources)
+    }
+    assert decoding_processes() == []
+
+
+def test_no_more_processes_than_workers(clip: Path, tmp_path: Path) -> None:
+    seen: set[int] = set()
+    with Workers(2, LONG_ENOUGH_S) as workers:
+        for _ in workers.extract((row, job(clip, tmp_path, row)) for row in range(8)):
+            seen.update(decoding_processes())
+    assert 1 <= len(seen) <= 2
+    assert decoding_processes() == []
+
+
+def test_alone_means_one_at_a_time(clip: Path, tmp_path: Path) -> None:
+    with Workers(3, LONG_ENOUGH_S) as workers:
+        replies = workers.extract(((row, job(clip, tmp_path, row)) for row in range(4)), alone=True)
+        pids = [(row, *decoding_processes()) for row, _ in replies]
+    assert [row for row, *_ in pids] == [0, 1, 2, 3]
+    assert len({pid for _, pid in pids}) == 1
+
+
+def test_processes_are_replaced_now_and_then(clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_module, "_VIDEOS_PER_CHILD", 2)
+    with Workers(1, LONG_ENOUGH_S) as workers:
+        pids = [decoding_processes() for _ in workers.extract((row, job(clip, tmp_path, row)) for row in range(5))]
+    assert [len(found) for found in pids] == [1] * 5
+    assert len({pid for (pid,) in pids}) == 3
+
+
+def test_a_crash_costs_its_video_only(clip: Path, large_clip: Path, tmp_path: Path) -> None:
+    jobs = [(row, job(large_clip if row == 1 else clip, tmp_path, row)) for row in range(6)]
+
+    def kill() -> None:
+        wait_for(lambda: has_begun(jobs[1][1]))
+        frames = jobs[1][1]["frames"]
+        for pid in decoding_processes():
+            if any(os.path.realpath(f"/proc/{pid}/fd/{name}") == frames for name in os.listdir(f"/proc/{pid}/fd")):
+                os.kill(pid, signal.SIGKILL)
+
+    with meanwhile(kill):
+        replies = extract_all(2, jobs)
+    failures = {row: reply.outcome.failure for row, reply in sorted(replies.items())}
+    assert failures == {0: None, 1: "crashed", 2: None, 3: None, 4: None, 5: None}
+
+
+def test_stopping_ends_the_iteration_at_once(clip: Path, large_clip: Path, tmp_path: Path) -> None:
+    jobs = [(row, job(clip if row == 0 else large_clip, tmp_path, row)) for row in range(200)]
+    stopped_s: list[float] = []
+    with Workers(2, LONG_ENOUGH_S) as workers:
+
+        def stop() -> None:
+            wait_for(lambda: has_begun(jobs[1][1]) and has_begun(jobs[2][1]))
+            stopped_s.append(time.monotonic())
+            workers.stop()
+
+        with meanwhile(stop):
+            replies = dict(workers.extract(jobs))
+        assert time.monotonic() - stopped_s[0] < 5
+        assert workers.is_stopped
+        assert decoding_processes() == []
+        assert {reply.outcome.status for reply in replies.values()} <= {"ok"}  # none was said to have crashed
+        assert len(replies) < 10
+        assert list(workers.extract(jobs)) == []
+
+
+def test_stopping_before_anything_began(clip: Path, tmp_path: Path) -> None:
+    with Workers(2, LONG_ENOUGH_S) as workers:
+        workers.stop()
+        assert list(workers.extract([(0, job(clip, tmp_path))])) == []
+    assert os.listdir(tmp_path) == []
+
+
+def test_jobs_are_taken_as_they_are_needed(clip: Path, tmp_path: Path) -> None:
+    """So a list of a million videos costs no memory, and a stop need not go through it."""
+    taken = 0
+
+    def endless() -> Iterator[tuple[int, Job]]:
+        nonlocal taken
+        for taken in itertools.count(1):  # noqa: B020 - counts what was taken
+            yield taken, job(clip, tmp_path, taken)
+
+    with Workers(2, LONG_ENOUGH_S) as workers:
+        replies = workers.extract(endless())
+        for _ in range(5):
+            next(replies)
+        assert taken < 20
+        workers.stop()
+        list(replies)
+    assert decoding_processes() == []
+
+
+def test_a_disk_that_refuses_ends_the_run(clip: Path, tmp_path: Path) -> None:
+    jobs = [(row, job(clip, tmp_path / ("missing" if row == 2 else ""), row)) for row in range(50)]
+    with Workers(2, LONG_ENOUGH_S) as workers, pytest.raises(StoreError, match="cannot write frames: No such file"):
+        list(workers.extract(jobs))
+    assert decoding_processes() == []
+
+
+def test_who_stops_asking_leaves_no_process(large_clip: Path, clip: Path, tmp_path: Path) -> None:
+    with Workers(2, LONG_ENOUGH_S) as workers:
+        replies = workers.extract((row, job(clip if row == 0 else large_clip, tmp_path, row)) for row in range(50))
+        next(replies)
+        replies.close()  # type: ignore[attr-defined]
+        assert decoding_processes() == []
+
+
+def test_an_error_of_who_asks_leaves_no_process(large_clip: Path, tmp_path: Path) -> None:
+    def ask() -> None:
+        with Workers(2, LONG_ENOUGH_S) as workers:
+            for _ in workers.extract((row, job(large_clip, tmp_path, row)) for row in range(50)):
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ask()
+    assert decoding_processes() == []
