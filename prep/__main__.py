@@ -1,5 +1,6 @@
 """Where the program starts: signals first, then the imports that take a while."""
 
+import io
 import signal
 import sys
 from types import FrameType
@@ -9,6 +10,9 @@ def main() -> int:
     """Run `prep` and return its exit code. SIGTERM and SIGHUP end it as Ctrl-C does."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    # File names may hold bytes that are no text; stderr shows those escaped already.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         from prep import cli
 

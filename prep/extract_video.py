@@ -194,7 +194,10 @@ def judge(
     if num_frames < limits.min_frames:
         detail = f"{num_frames} frames, fewer than limits.min_frames={limits.min_frames}"
         return Outcome(status="excluded", failure="too_short", detail=detail)
-    return Outcome(status="ok", detail=f"kept although {damage}" if num_bad else None)
+    if num_bad:
+        return Outcome(status="ok", detail=f"kept although {damage}")
+    # Words alone are no failure: a clip cut at an open group of pictures has them too.
+    return Outcome(status="ok", detail=f"the decoder said: {tally.words}" if tally.words else None)
 
 
 def measured_rate(times_s: list[float], declared_fps: Fraction | None) -> tuple[float | None, float | None]:

@@ -1,5 +1,6 @@
 """What a prepared dataset holds: counts by status, failure, subset; frames and bytes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -27,8 +28,9 @@ class SubsetCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """`failures` lists, for each kind, (source, detail) in source order. `num_kept_damaged` videos are ok although
-    some of their frames are damaged; `num_could_be_kept` failed only because of such frames."""
+    """`failures` lists, for each kind, (source, detail) in source order. `remarks` lists the same for ok videos with a
+    detail: damaged frames that were kept, or a decoder that complained without a failure. `num_could_be_kept` videos
+    failed only because of damaged frames."""
 
     description: Description
     subsets: dict[str, SubsetCounts]
@@ -36,7 +38,7 @@ class Report:
     sizes: dict[str, int]
     median_num_frames: float
     empty_classes: tuple[str, ...]
-    num_kept_damaged: int
+    remarks: list[tuple[str, str]]
     num_could_be_kept: int
 
 
@@ -62,7 +64,7 @@ def make_report(folder: Path) -> Report:
         sizes=dict(sorted(sizes.items(), key=lambda item: -item[1])),
         median_num_frames=median([row["num_frames"] for row in ok] or [0]),
         empty_classes=tuple(name for name in description.classes if name not in found),
-        num_kept_damaged=sum(row["num_decode_errors"] > 0 for row in ok),
+        remarks=[(row["source"], row["detail"]) for row in ok if row["detail"]],
         num_could_be_kept=sum(_could_be_kept(row) for row in rows),
     )
 
@@ -107,12 +109,9 @@ def report_lines(report: Report) -> list[str]:
         lines += ["", "not ok, by kind:"]
     for kind, examples in report.failures.items():
         lines.append(f"  {kind} ({len(examples):,}): {FAILURE_KINDS[kind]}")
-        for source, detail in examples[:_EXAMPLES_PER_KIND]:
-            lines.append(f"    {source}{f': {detail}' if detail else ''}")
-        if len(examples) > _EXAMPLES_PER_KIND:
-            lines.append(f"    and {len(examples) - _EXAMPLES_PER_KIND:,} more; --json names all")
-    if report.num_kept_damaged:
-        lines.append(f"{report.num_kept_damaged:,} ok videos have damaged frames (limits.keep_damaged)")
+        lines += _examples(examples)
+    if report.remarks:
+        lines += ["", f"ok, with a remark ({len(report.remarks):,}):", *_examples(report.remarks)]
     if report.num_could_be_kept:
         lines.append(
             f"{report.num_could_be_kept:,} failed videos would be kept by an extraction "
@@ -120,6 +119,13 @@ def report_lines(report: Report) -> list[str]:
         )
     if report.empty_classes:
         lines.append(f"classes without an ok video: {', '.join(report.empty_classes)}")
+    return lines
+
+
+def _examples(examples: Sequence[tuple[str, str | None]]) -> list[str]:
+    lines = [f"    {source}{f': {detail}' if detail else ''}" for source, detail in examples[:_EXAMPLES_PER_KIND]]
+    if len(examples) > _EXAMPLES_PER_KIND:
+        lines.append(f"    and {len(examples) - _EXAMPLES_PER_KIND:,} more; --json names all")
     return lines
 
 

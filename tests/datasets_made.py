@@ -120,9 +120,10 @@ def variety() -> list[Video]:
     """
     juggling = {"label": 0, "class_name": "Juggling"}
     teeth = {"label": 1, "class_name": "Zähne putzen"}
+    kept = ok_video("Juggling/many", draw_jpegs(2, 23), **juggling, subsets=("test02", "train01"), num_decode_errors=2)
     return [
         ok_video("Juggling/one", draw_jpegs(1, 1), **juggling, subsets=("train01",)),
-        ok_video("Juggling/many", draw_jpegs(2, 23), **juggling, subsets=("test02", "train01"), num_decode_errors=2),
+        replace(kept, outcome=replace(kept.outcome, detail="kept although 2 packets cannot be decoded")),
         ok_video("caf%E9/100%2541", draw_jpegs(3, 4), **teeth, subsets=("train01",)),
         other_video("bad", "failed", "decode", "3 packets cannot be decoded", **teeth, subsets=("train01",), fps=25.0),
         ok_video("Zähne putzen/日本 🎥", draw_jpegs(4, 5), **teeth, subsets=("test01",)),

@@ -1,6 +1,5 @@
 """The report: every number counted here again, and the text that users read."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,7 +49,7 @@ def test_numbers(folder: Path) -> None:
     assert report.median_num_frames == 3.5
     assert report.sizes == {"32x24": 5, "64x48": 1}
     assert report.empty_classes == ("Nobody",)
-    assert report.num_kept_damaged == 1
+    assert report.remarks == [("Juggling/many.avi", "kept although 2 packets cannot be decoded")]
     assert report.num_could_be_kept == 1  # neither the one-picture video, nor the one without a frame
 
 
@@ -103,7 +102,9 @@ def test_text(folder: Path) -> None:
         "    short.avi: 1 frames, fewer than limits.min_frames=2",
         f"  crashed (1): {FAILURE_KINDS['crashed']}",
         "    x1.avi: the decoding process died of SIGSEGV",
-        "1 ok videos have damaged frames (limits.keep_damaged)",
+        "",
+        "ok, with a remark (1):",
+        "    Juggling/many.avi: kept although 2 packets cannot be decoded",
         "1 failed videos would be kept by an extraction with --set limits.keep_damaged=true",
         "classes without an ok video: Nobody",
     ]
@@ -112,16 +113,12 @@ def test_text(folder: Path) -> None:
 def test_a_dataset_without_any_trouble(tmp_path: Path) -> None:
     make_dataset(tmp_path / "out", "arrow", [VIDEOS[0]], classes=CLASSES[:1])
     lines = report_lines(make_report(tmp_path / "out"))
-    assert lines[-2].split()[:4] == ["subset", "videos", "ok", "frames"] or lines[-1].startswith("train01")
-    assert not any("not ok" in line or "damaged" in line or "without" in line for line in lines)
+    assert lines[-1].startswith("train01")
+    assert len(lines) == 9
 
 
 def test_many_failures_and_many_sizes_are_cut_short(tmp_path: Path) -> None:
-    videos = [
-        ok_video(f"ok{width}", draw_jpegs(width, 1, width, 24), width=width)
-        for width in range(32, 44, 2)
-        for _ in range(1)
-    ]
+    videos = [ok_video(f"ok{width}", draw_jpegs(width, 1, width, 24), width=width) for width in range(32, 44, 2)]
     videos += [other_video(f"bad{number}", "failed", "empty") for number in range(1234)]
     make_dataset(tmp_path / "out", "frames", videos, videos_per_shard=2000)
     report = make_report(tmp_path / "out")
@@ -140,7 +137,7 @@ def test_many_failures_and_many_sizes_are_cut_short(tmp_path: Path) -> None:
 
 def test_the_common_size_comes_first(tmp_path: Path) -> None:
     wide = ok_video("wide", draw_jpegs(1, 1, 40, 24), width=40)
-    videos = [wide, replace(VIDEOS[0]), VIDEOS[1]]
+    videos = [wide, VIDEOS[0], VIDEOS[1]]
     make_dataset(tmp_path / "out", "arrow", videos)
     assert list(make_report(tmp_path / "out").sizes.items()) == [("32x24", 2), ("40x24", 1)]
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import Prep
 from datasets_made import CLASSES, draw_jpegs, make_dataset, ok_video, row_of, variety
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -537,3 +538,18 @@ def test_a_folder_whose_name_is_not_utf8(tmp_path: Path, store: str) -> None:
     (out / store.replace("arrow", "shards") / os.fsdecode(b"\xff")).touch()
     (found,) = deep(out)
     assert os.fsencode(found.file).endswith(b"/\xff")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
+def test_names_that_no_text_can_hold_are_shown_escaped(tmp_path: Path, prep: Prep, encoding: str) -> None:
+    out = tmp_path / os.fsdecode(b"caf\xe9")
+    make_dataset(out, "frames", VIDEOS, classes=(*CLASSES, "nu\u00df"))
+    for command in (["verify", out, "--deep"], ["report", out]):
+        done = prep(*command, env={**os.environ, "PYTHONIOENCODING": encoding})
+        assert (done.returncode, done.stderr) == (0, "")
+    assert ("nu\u00df" if encoding.startswith("utf") else r"nu\xdf") in done.stdout
+    (out / "frames" / os.fsdecode(b"\xff")).touch()
+    done = prep("verify", out, env={**os.environ, "PYTHONIOENCODING": encoding})
+    assert done.returncode == 4
+    assert r"frames/\udcff: no video of the manifest has this file" in done.stdout
+    assert r"caf\udce9: 6 ok videos" in done.stdout
