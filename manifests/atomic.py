@@ -17,7 +17,7 @@ TEMPORARY_PREFIX = ".tmp-"
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; on success sync it and rename it to `path`.
 
-    On an exception the temporary file is removed and `path` stays what it was.
+    On an exception before the rename the temporary file is removed and `path` stays what it was.
     Raises StoreError where the disk refuses.
     """
     temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(4)}")

@@ -76,7 +76,27 @@ def write_description(folder: Path, description: Description) -> None:
 
 
 def is_dataset(folder: Path) -> bool:
-    return (folder / DESCRIPTION_FILE).is_file()
+    """Whether `folder` holds a prepared dataset, as far as its dataset.json can be read.
+
+    Raises DamagedError where that is no JSON at all, UsageError where another program wrote it.
+    """
+    path = folder / DESCRIPTION_FILE
+    if not path.is_file():
+        return False
+    if _read_json(path).get("format") != FORMAT:
+        raise UsageError(f"{folder} holds something else: its {DESCRIPTION_FILE} is not of a prepared dataset")
+    return True
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Raises DamagedError, and FileNotFoundError or NotADirectoryError where there is none."""
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"cannot read {path}: {error}") from error
+    return table if isinstance(table, dict) else {}
 
 
 def read_description(folder: Path) -> Description:
@@ -84,16 +104,14 @@ def read_description(folder: Path) -> Description:
     or of a format version that this program does not read."""
     path = folder / DESCRIPTION_FILE
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = _read_json(path)
     except (FileNotFoundError, NotADirectoryError):
         if (folder / WORK_FOLDER).is_dir():
             message = f"{folder} is not finished: run its prep extract again, which resumes"
         else:
             message = f"{folder} is not a prepared dataset: it has no {DESCRIPTION_FILE}"
         raise UsageError(message) from None
-    except (OSError, ValueError) as error:
-        raise DamagedError(f"cannot read {path}: {error}") from error
-    if not isinstance(table, dict) or table.pop("format", None) != FORMAT:
+    if table.pop("format", None) != FORMAT:
         raise DamagedError(f"{path} does not describe a prepared dataset: its format is not {FORMAT}")
     version = table.pop("format_version", None)
     if version != FORMAT_VERSION:

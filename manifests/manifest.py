@@ -62,7 +62,8 @@ FRAMES_SCHEMA = pa.schema(
 
 
 def manifest_row(source: Source, outcome: Outcome, placement: Placement | None) -> dict[str, Any]:
-    """The row of one source video, with every column of MANIFEST_SCHEMA; `placement` is None unless ok."""
+    """The row of one source video, with every column of MANIFEST_SCHEMA. The outcome's status, failure and detail
+    stand for the source's; `placement` is None unless ok."""
     placed: dict[str, Any] = {"location": None, "row": -1, "offsets_at": [], "data_at": []}
     if placement is not None:
         placed = dataclasses.asdict(placement)
@@ -84,4 +85,5 @@ def write_parquet(path: Path, table: pa.Table) -> None:
 def read_parquet(path: Path) -> pa.Table:
     """Read a table. Raises OSError, or pa.ArrowException for a file that is broken."""
     with open(path, "rb") as file:
-        return pq.ParquetFile(file).read()
+        # Without threads: one that lets go of a Python object while the program ends aborts it.
+        return pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)

@@ -82,9 +82,10 @@ def _apply_override(recipe_class: type[Recipe], table: dict[str, Any], override:
 
 def _parse_value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    return table["value"] if len(table) == 1 and "\n" not in text else text
 
 
 def _build(recipe_class: Any, table: Any, prefix: str) -> Any:

@@ -1,6 +1,6 @@
-"""The three halves of a manifest row: what is known before decoding, after it, and where the frames lie.
+"""The three pieces of a manifest row: what is known before decoding, after it, and where the frames lie.
 
-A row of manifest.parquet is Source + Outcome + Placement; `manifests.manifest.SCHEMA` gives the column order.
+A row of manifest.parquet is Source + Outcome + Placement; `manifests.manifest.MANIFEST_SCHEMA` gives the column order.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,6 @@ FAILURE_KINDS: dict[str, str] = {
     "crashed": "the decoding process died",
     "timeout": "no progress for limits.timeout_s",
     "out_of_memory": "decoding needed more than limits.memory_mib",
-    "duplicate_id": "another source has the same video_id",
 }
 """Failure kinds with their meaning, in the order of the README's table."""
 

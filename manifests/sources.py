@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,7 +79,7 @@ def read_sources(path: Path) -> SourceList:
     try:
         # Opened here, since pyarrow takes no path that is not UTF-8.
         with open(path, "rb") as file:
-            table = pq.ParquetFile(file).read()
+            table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)  # as in `read_parquet`
     except (pa.ArrowException, OSError) as error:
         # pyarrow tells of broken content by an OSError too, but then without a number.
         if isinstance(error, OSError) and error.errno is not None:
@@ -88,17 +88,42 @@ def read_sources(path: Path) -> SourceList:
     metadata = (table.schema.metadata or {}).get(FORMAT.encode())
     if metadata is None:
         raise UsageError(f"{shown} is a Parquet file but not a source list: write one with 'prep scan'")
-    header = json.loads(metadata)
-    if header["version"] > VERSION:
-        raise DamagedError(
-            f"{shown} has version {header['version']} of the source list, and this program reads up to {VERSION}: "
-            "upgrade decode-once, or scan again"
+    try:
+        header = json.loads(metadata)
+        if header["version"] > VERSION:
+            raise DamagedError(
+                f"{shown} has version {header['version']} of the source list, and this program reads up to {VERSION}: "
+                "upgrade decode-once, or scan again"
+            )
+        if not table.schema.equals(SCHEMA):
+            raise DamagedError(f"{shown} has other columns than a source list has: scan again")
+        source_list = SourceList(
+            dataset=header["dataset"],
+            root=Path(unescape_name(header["root"])),
+            classes=tuple(header["classes"]),
+            sources=tuple(Source(**{**row, "subsets": tuple(row["subsets"])}) for row in table.to_pylist()),
         )
-    if not table.schema.equals(SCHEMA):
-        raise DamagedError(f"{shown} has other columns than a source list has: scan again")
-    return SourceList(
-        dataset=header["dataset"],
-        root=Path(unescape_name(header["root"])),
-        classes=tuple(header["classes"]),
-        sources=tuple(Source(**{**row, "subsets": tuple(row["subsets"])}) for row in table.to_pylist()),
-    )
+        _require_sound(source_list)
+        return source_list
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"{shown} is not what a scan writes: {error}; scan again") from error
+
+
+def _require_sound(source_list: SourceList) -> None:
+    """Raises ValueError for what no scan gives: no source at all, a video_id or path that leaves its folder, two equal
+    ids or one inside another, a label without its class."""
+    if not source_list.sources:
+        raise ValueError("it has no sources")
+    ids = {source.video_id for source in source_list.sources}
+    if len(ids) < len(source_list.sources):
+        raise ValueError("two sources have the same video_id")
+    known: dict[int, str | None] = {-1: None, **dict(enumerate(source_list.classes))}
+    for source in source_list.sources:
+        for name in (source.video_id, source.source):
+            if "\0" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
+                raise ValueError(f"{name!r} is no path inside a folder")
+        outer = next((str(p) for p in PurePosixPath(source.video_id).parents if str(p) in ids), None)
+        if outer is not None:
+            raise ValueError(f"video {source.video_id!r} would lie inside the frame folder of {outer!r}")
+        if source.label not in known or source.class_name != known[source.label]:
+            raise ValueError(f"{source.source!r} has label {source.label} and class {source.class_name!r}")

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from manifests.atomic import atomic_write, disk_errors, sync_file_system
-from manifests.errors import StoreError
+from manifests.atomic import atomic_write, disk_errors, sync_file_system, sync_folder
+from manifests.errors import DamagedError, StoreError
 from manifests.manifest import FRAMES_SCHEMA, manifest_row, manifest_table, read_parquet, write_parquet
 from manifests.names import shard_file_name
 from manifests.records import Placement, Source
@@ -45,7 +45,7 @@ def commit_group(run: RunFolder, store: str, group: int, sources: Sequence[Sourc
     """
     ok = [(source, entry) for source, entry in zip(sources, entries, strict=True) if entry.outcome.status == "ok"]
     with disk_errors(run.out):
-        tables = {entry.row: read_table(spool.table_path(run.spool, entry.row))[0] for _, entry in ok}
+        tables = {entry.row: _read_spooled_table(run, entry.row) for _, entry in ok}
         if store == "arrow":
             placed = _write_shard(run, group, ok, tables)
         else:
@@ -57,11 +57,20 @@ def commit_group(run: RunFolder, store: str, group: int, sources: Sequence[Sourc
             spool.remove(spool.table_path(run.spool, entry.row))
 
 
-def count_ok(run: RunFolder, group: int) -> int:
-    """How many videos of a committed group are ok. Raises StoreError."""
-    with disk_errors(run.out):
-        statuses: list[str] = read_parquet(manifest_part(run, group)).column("status").to_pylist()
-    return statuses.count("ok")
+def _read_spooled_table(run: RunFolder, row: int) -> FrameTable:
+    path = spool.table_path(run.spool, row)
+    try:
+        return read_table(path)[0]
+    except ValueError as error:
+        raise StoreError(f"{path} does not hold what was written to it; run again to resume") from error
+
+
+def read_part(path: Path) -> pa.Table:
+    """A part of a table. Raises DamagedError where it cannot be read."""
+    try:
+        return read_parquet(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedError(f"cannot read {path}: {error}; remove {path.parents[2]} and begin again") from error
 
 
 def _write_shard(
@@ -72,6 +81,7 @@ def _write_shard(
     location = f"{arrow.FOLDER}/{shard_file_name(group)}"
     path = run.out / location
     path.parent.mkdir(exist_ok=True)
+    sync_folder(run.out)
     videos = [
         arrow.SpooledVideo(
             video_id=source.video_id,

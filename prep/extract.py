@@ -4,32 +4,31 @@ The unit of parallel work is a video, the unit of commit a group (a shard and it
 and wait on disk for their group, so the bytes depend neither on timing nor on the number of workers.
 """
 
-import dataclasses
 import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from manifests.atomic import disk_errors
+from manifests.command import handle_signals
 from manifests.dataset import read_manifest
-from manifests.description import Description, read_description
-from manifests.errors import AllFailedError, Interrupted
+from manifests.description import Description, hash_file, read_description
+from manifests.errors import AllFailedError, Interrupted, StoreError
+from manifests.lock import RunLock
 from manifests.names import unescape_name
 from manifests.recipe import recipe_from_table
 from manifests.records import Outcome, Source
 from manifests.sources import SourceList
 from manifests.stores import frames
+from manifests.wording import count
 from prep import spool
-from prep.child import Reply
-from prep.commit import commit_group, count_ok, group_rows
-from prep.extract_video import hash_source
+from prep.child import Job, Reply
+from prep.commit import group_rows
 from prep.journal import Entry, Journal
-from prep.lock import RunLock
 from prep.progress import Progress
 from prep.recipe import ExtractRecipe
 from prep.recover import recover
@@ -37,13 +36,15 @@ from prep.run_folder import (
     RunFolder,
     bind,
     bound_settings,
+    note_limits,
     require_equal_settings,
     require_equal_sources,
     state_of,
 )
 from prep.seal import remove_work, seal
+from prep.settled import Settled
 from prep.versions import pixel_libraries
-from prep.workers import Job, Workers
+from prep.workers import Workers
 
 _TRIED_TWICE = ("crashed", "timeout", "out_of_memory")
 """Failures that may be the fault of the moment: tried once more, alone, before they become rows."""
@@ -52,9 +53,10 @@ _TRIED_TWICE = ("crashed", "timeout", "out_of_memory")
 @dataclass(frozen=True)
 class Extraction:
     """What a run did: the dataset, how many videos this run attempted (none: it was complete already), how many frames
-    it stored, and how long that took."""
+    it stored, and how long that took. `was_sealed`: the dataset was there before."""
 
     description: Description
+    was_sealed: bool = False
     num_attempted: int = 0
     num_frames: int = 0
     wall_s: float = 0.0
@@ -66,47 +68,56 @@ def extract(sources: SourceList, recipe: ExtractRecipe, out: Path, *, num_jobs: 
     Raises UsageError where `out` holds something else or was begun with other settings or sources, StoreError where
     the disk refuses or another run is at work, AllFailedError where no video is ok, Interrupted after a signal.
     """
+    _require_root(sources)
     run = RunFolder(out)
     if state_of(out) == "sealed":
-        return _already_sealed(run, sources, recipe)
+        done = _sealed_already(run, sources, recipe)
+        if run.work.exists():  # a run was killed between the last two steps of sealing, or is there just now
+            with suppress(StoreError), RunLock(run.lock):
+                remove_work(run)
+        return done
     run.make()
     with RunLock(run.lock):
         # Another run may have sealed it between the look and the lock.
         if state_of(out) == "sealed":
-            return _already_sealed(run, sources, recipe)
+            done = _sealed_already(run, sources, recipe)
+            remove_work(run)
+            return done
         libraries = pixel_libraries()
-        bind(run, bound_settings(recipe, libraries), sources)
+        bound = bound_settings(recipe, libraries)
+        same_limits = bind(run, bound, recipe.limits, sources)
         started_s = time.monotonic()
-        num_attempted, num_frames = _extract_groups(run, sources, recipe, num_jobs=num_jobs, quiet=quiet)
+        groups = group_rows(len(sources.sources), recipe.store.videos_per_shard)
+        recovered = recover(run, recipe.store.format, sources.sources, groups, same_limits=same_limits)
+        if not same_limits:
+            note_limits(run, bound, recipe.limits)
+        settled = Settled(run, recipe.store.format, sources.sources, groups, recovered.num_ok)
+        for entry in recovered.entries.values():
+            settled.add(entry)
+        num_attempted, num_frames = _extract_groups(run, sources, recipe, settled, num_jobs=num_jobs, quiet=quiet)
         description = seal(
             run,
             dataset=sources.dataset,
             classes=sources.classes,
             recipe=recipe,
             libraries=libraries,
-            num_groups=len(group_rows(len(sources.sources), recipe.store.videos_per_shard)),
+            num_groups=len(groups),
         )
-        return Extraction(description, num_attempted, num_frames, time.monotonic() - started_s)
+        wall_s = time.monotonic() - started_s
+        return Extraction(description, num_attempted=num_attempted, num_frames=num_frames, wall_s=wall_s)
 
 
-def _already_sealed(run: RunFolder, sources: SourceList, recipe: ExtractRecipe) -> Extraction:
+def _sealed_already(run: RunFolder, sources: SourceList, recipe: ExtractRecipe) -> Extraction:
     """Nothing is to be done for a sealed dataset of the same settings and sources; another is refused."""
     description = read_description(run.out)
     before = bound_settings(recipe_from_table(ExtractRecipe, description.recipe), {})
     require_equal_settings(run.out, before, bound_settings(recipe, {}))
-    now = replace(sources, sources=tuple(_before_decoding(source) for source in sources.sources))
-    sources_before = dataset_sources(run.out, description)
-    require_equal_sources(run.out, (description.dataset, description.classes, sources_before), now)
-    if run.work.exists():
-        remove_work(run)  # killed between the last two steps of sealing
-    return Extraction(description)
-
-
-def dataset_sources(out: Path, description: Description) -> tuple[Source, ...]:
-    """The sources of a sealed dataset as a scan would find them, without what only decoding tells."""
     names = ["video_id", "source", "source_bytes", "label", "class_name", "subsets"]
-    rows = read_manifest(out, description.manifest_sha256).select(names).to_pylist()
-    return tuple(Source(**{**row, "subsets": tuple(row["subsets"])}) for row in rows)
+    rows = read_manifest(run.out, description.manifest_sha256).select(names).to_pylist()
+    sources_before = tuple(Source(**{**row, "subsets": tuple(row["subsets"])}) for row in rows)
+    now = replace(sources, sources=tuple(_before_decoding(source) for source in sources.sources))
+    require_equal_sources(run.out, (description.dataset, description.classes, sources_before), now)
+    return Extraction(description, was_sealed=True)
 
 
 def _before_decoding(source: Source) -> Source:
@@ -114,18 +125,13 @@ def _before_decoding(source: Source) -> Source:
 
 
 def _extract_groups(
-    run: RunFolder, sources: SourceList, recipe: ExtractRecipe, *, num_jobs: int, quiet: bool
+    run: RunFolder, sources: SourceList, recipe: ExtractRecipe, settled: Settled, *, num_jobs: int, quiet: bool
 ) -> tuple[int, int]:
     """Settle every row and commit every group. Returns how many videos were attempted and how many frames stored."""
     store = recipe.store.format
-    groups = group_rows(len(sources.sources), recipe.store.videos_per_shard)
-    recovered = recover(run, store, sources.sources, groups)
-    settled = _Settled(run, store, sources, groups, recovered.finished)
     for row, source in enumerate(sources.sources):
         if source.status is not None:
             settled.add(Entry(row, Outcome(status=source.status, failure=source.failure, detail=source.detail), 0))
-        elif row in recovered.entries:
-            settled.add(recovered.entries[row])
     todo = settled.rows_left()
     num_videos = sum(source.status is None for source in sources.sources)
     num_frames = 0
@@ -137,6 +143,8 @@ def _extract_groups(
     ):
         for row, reply in _replies(workers, run, sources, recipe, todo):
             source = sources.sources[row]
+            if reply.outcome.failure == "unreadable":
+                _require_root(sources)
             if reply.outcome.status == "ok" and store == "frames":
                 folder = run.out / frames.location_of(source.video_id)
                 with disk_errors(folder):
@@ -148,61 +156,15 @@ def _extract_groups(
             settled.add(entry)
         if workers.is_stopped:
             num_left = len(settled.rows_left())
-            raise Interrupted(f"interrupted with {num_left} of {num_videos} videos to go; the same command resumes")
+            raise Interrupted(f"interrupted with {num_left} of {count(num_videos, 'video')} to go")
     if settled.num_ok == 0:
+        remove_work(run)  # nothing to resume: the next run tries all again
+        kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(settled.failures.items()))
         raise AllFailedError(
-            f"no video could be prepared: all {num_videos} failed, so {run.out} is not sealed; "
-            "mend the videos, remove that folder, and run again"
+            f"none of {count(len(sources.sources), 'video')} is ok ({kinds}), so {run.out} is not sealed; "
+            "mend that, and the same command tries them all again"
         )
     return len(todo), num_frames
-
-
-class _Settled:
-    """The rows whose outcome is known, kept until their group is complete and committed."""
-
-    def __init__(
-        self, run: RunFolder, store: str, sources: SourceList, groups: list[range], finished: frozenset[int]
-    ) -> None:
-        self._run = run
-        self._store = store
-        self._sources = sources.sources
-        self._groups = groups
-        self._finished = set(finished)
-        self._waiting: dict[int, dict[int, Entry]] = {}
-        self._rows_per_group = len(groups[0])
-        self.num_ok = 0
-        for group in finished:
-            self.num_ok += count_ok(run, group)
-
-    def add(self, entry: Entry) -> None:
-        """Take an outcome; commit its group if that completes it. Raises StoreError."""
-        group = entry.row // self._rows_per_group
-        if group in self._finished:
-            return
-        self.num_ok += entry.outcome.status == "ok"
-        waiting = self._waiting.setdefault(group, {})
-        waiting[entry.row] = entry
-        rows = self._groups[group]
-        if len(waiting) == len(rows):
-            commit_group(
-                self._run,
-                self._store,
-                group,
-                [self._sources[row] for row in rows],
-                [waiting[row] for row in rows],
-            )
-            self._finished.add(group)
-            del self._waiting[group]
-
-    def rows_left(self) -> list[int]:
-        """The rows that are still to be decoded, in order."""
-        return [
-            row
-            for group, rows in enumerate(self._groups)
-            if group not in self._finished
-            for row in rows
-            if row not in self._waiting.get(group, {})
-        ]
 
 
 def _replies(
@@ -217,20 +179,34 @@ def _replies(
             yield row, reply
     for row, reply in workers.extract(((row, _job(run, sources, recipe, row)) for row in sorted(again)), alone=True):
         if reply.outcome.failure in _TRIED_TWICE:
-            # The process died before it could tell the hash of its source.
-            sha256 = _hash_or_none(_source_path(sources, row))
-            yield row, Reply(replace(reply.outcome, source_sha256=sha256), 0)
+            # The process ended before it could tell the hash of its source, or clear its spool.
+            job = _job(run, sources, recipe, row)
+            with disk_errors(run.spool):
+                spool.remove(job.frames)
+                spool.remove(job.table)
+            yield row, Reply(replace(reply.outcome, source_sha256=_hash_or_none(job.source)), 0)
         else:
             yield row, reply
 
 
+def _require_root(sources: SourceList) -> None:
+    """Raises StoreError where the source root is gone: then no video is at fault."""
+    try:
+        names = os.listdir(sources.root)
+    except OSError as error:
+        raise StoreError(f"the source root {sources.root} cannot be read: {error.strerror}; bring it back") from error
+    if not names:
+        raise StoreError(f"the source root {sources.root} has become empty; bring it back (is it mounted?)")
+
+
 def _job(run: RunFolder, sources: SourceList, recipe: ExtractRecipe, row: int) -> Job:
-    return {
-        "source": os.fspath(_source_path(sources, row)),
-        "frames": os.fspath(spool.frames_path(run.spool, row, recipe.store.format).absolute()),
-        "table": os.fspath(spool.table_path(run.spool, row).absolute()),
-        "recipe": dataclasses.asdict(recipe),
-    }
+    return Job(
+        source=_source_path(sources, row),
+        source_bytes=sources.sources[row].source_bytes,
+        frames=spool.frames_path(run.spool, row, recipe.store.format).absolute(),
+        table=spool.table_path(run.spool, row).absolute(),
+        recipe=recipe,
+    )
 
 
 def _source_path(sources: SourceList, row: int) -> Path:
@@ -239,7 +215,7 @@ def _source_path(sources: SourceList, row: int) -> Path:
 
 def _hash_or_none(path: Path) -> str | None:
     try:
-        return hash_source(path, lambda: None)[0]
+        return hash_file(path)
     except OSError:
         return None
 
@@ -253,8 +229,7 @@ def _stop_on_signals(workers: Workers) -> Iterator[None]:
             os._exit(Interrupted.exit_code)
         workers.stop()
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before: dict[int, Any] = {number: signal.signal(number, stop) for number in numbers}
+    before = handle_signals(stop)
     try:
         yield
     finally:

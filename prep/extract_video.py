@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from manifests.records import Outcome
+from manifests.wording import count
 from prep.container import cut_short
 from prep.decoders import open_decoder
 from prep.decoders.interface import Decoder, Frame, Tally, VideoError
@@ -27,6 +28,12 @@ MISSING_PACKETS_ALLOWED = 2
 """So many packets may give no frame whatever the length: packed B-frames leave one over."""
 
 
+ONE_PICTURE = "every frame is the same picture"
+"""How the detail of a damaged video begins that `limits.keep_damaged` does not keep."""
+
+_MAX_JPEG_PX = 65500
+
+
 class FrameWriter(Protocol):
     """Where frames go: manifests.stores.arrow.SpoolWriter or manifests.stores.frames.FolderWriter."""
 
@@ -34,9 +41,15 @@ class FrameWriter(Protocol):
 
 
 def extract_video(
-    path: Path, recipe: ExtractRecipe, writer: FrameWriter, beat: Callable[[], None]
+    path: Path,
+    recipe: ExtractRecipe,
+    writer: FrameWriter,
+    beat: Callable[[], None],
+    scanned_bytes: int | None = None,
 ) -> tuple[Outcome, FrameTable]:
     """Decode the video at `path` from its first frame to its last and give each kept frame to `writer`.
+
+    `scanned_bytes` is its size when it was scanned (None: not known); one of another size is not what was scanned.
 
     `beat` is called once a frame, as a sign of life. Returns the outcome and the table of the frames written
     (empty unless ok). What `writer` raises passes through; a bad video does not raise.
@@ -46,6 +59,9 @@ def extract_video(
         sha256, num_bytes = hash_source(path, beat)
         if num_bytes == 0:
             return Outcome(status="failed", failure="empty", source_sha256=sha256), no_frames
+        if scanned_bytes is not None and num_bytes != scanned_bytes:
+            detail = f"it changed: the scan saw {scanned_bytes} bytes, now there are {num_bytes}; scan again"
+            return Outcome(status="failed", failure="unreadable", detail=detail, source_sha256=sha256), no_frames
         cut = cut_short(path)
     except OSError as error:
         return Outcome(status="failed", failure="unreadable", detail=error.strerror), no_frames
@@ -151,6 +167,9 @@ class _Pipeline:
         swaps = self.orientation.swaps_sides
         self.stored = Size(self.scaled.height, self.scaled.width) if swaps else self.scaled
         self._quality = frames.quality
+        if max(self.stored.width, self.stored.height) > _MAX_JPEG_PX:
+            detail = f"it would be stored as {self.stored.width}x{self.stored.height}, JPEG allows {_MAX_JPEG_PX} px"
+            raise VideoError("unsupported", detail)
 
     def jpeg(self, frame: Frame) -> bytes:
         y_HW, u_hw, v_hw = frame.planes(self.scaled)
@@ -175,24 +194,27 @@ def judge(
     frames, stored or not.
     """
     num_bad = tally.num_errors + num_damaged
-    num_missing = tally.num_packets - num_frames
+    num_missing = tally.num_packets - tally.num_errors - num_frames
     said = f" ({tally.words})" if tally.words else ""
-    damage = f"{tally.num_errors} packets cannot be decoded, {num_damaged} frames are damaged{said}"
+    damage = (
+        f"{count(tally.num_errors, 'packet')} cannot be decoded, {count(num_damaged, 'frame')} marked as damaged{said}"
+    )
     if size_change:
         return Outcome(status="failed", failure="size_change", detail=size_change)
     if cut:
-        return Outcome(status="failed", failure="truncated", detail=f"{cut}; {num_frames} frames decode")
+        detail = f"{cut}; {count(num_frames, 'frame')} could be decoded"
+        return Outcome(status="failed", failure="truncated", detail=detail)
     if num_frames == 0:
         return Outcome(status="failed", failure="decode", detail=f"no frame can be decoded{said}")
+    if num_missing > max(MISSING_PACKETS_ALLOWED, limits.max_missing * tally.num_packets):
+        detail = f"{count(tally.num_packets, 'packet')} gave only {count(num_frames, 'frame')}{said}"
+        return Outcome(status="failed", failure="truncated", detail=detail)
     if num_bad and one_picture:
-        return Outcome(status="failed", failure="decode", detail=f"every frame is the same picture; {damage}")
+        return Outcome(status="failed", failure="decode", detail=f"{ONE_PICTURE}; {damage}")
     if num_bad and not limits.keep_damaged:
         return Outcome(status="failed", failure="decode", detail=damage)
-    if num_missing > max(MISSING_PACKETS_ALLOWED, limits.max_missing * tally.num_packets) and not num_bad:
-        detail = f"{tally.num_packets} packets give only {num_frames} frames{said}"
-        return Outcome(status="failed", failure="truncated", detail=detail)
     if num_frames < limits.min_frames:
-        detail = f"{num_frames} frames, fewer than limits.min_frames={limits.min_frames}"
+        detail = f"{count(num_frames, 'frame')}, fewer than limits.min_frames={limits.min_frames}"
         return Outcome(status="excluded", failure="too_short", detail=detail)
     if num_bad:
         return Outcome(status="ok", detail=f"kept although {damage}")

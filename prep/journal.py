@@ -7,12 +7,13 @@ those count as never written.
 import dataclasses
 import json
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from manifests.atomic import disk_errors
+from manifests.atomic import atomic_write, disk_errors
 from manifests.records import Outcome
 
 
@@ -58,6 +59,12 @@ def read_journal(path: Path) -> dict[int, Entry]:
                 if entry is not None:
                     entries[entry.row] = entry
     return entries
+
+
+def rewrite_journal(path: Path, entries: Iterable[Entry]) -> None:
+    """Replace the journal by these entries, in one step. Raises StoreError."""
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(b"".join(_line(entry) for entry in entries))
 
 
 def _line(entry: Entry) -> bytes:

@@ -66,8 +66,8 @@ class Limits:
     def __post_init__(self) -> None:
         if not 0 < self.timeout_s <= 86400:
             raise ValueError(f"limits.timeout_s is above 0 and at most 86400, not {self.timeout_s}")
-        if not 64 <= self.memory_mib <= 2**20:
-            raise ValueError(f"limits.memory_mib is in [64, {2**20}], not {self.memory_mib}")
+        if not 256 <= self.memory_mib <= 2**20:
+            raise ValueError(f"limits.memory_mib is in [256, {2**20}], not {self.memory_mib}")
         if self.min_frames < 1:
             raise ValueError(f"limits.min_frames is at least 1, not {self.min_frames}")
         if not 0 <= self.max_missing <= 1:

@@ -8,9 +8,11 @@ from typing import Any
 
 from manifests.dataset import open_dataset
 from manifests.description import Description
+from manifests.machine import format_bytes
 from manifests.recipe import flat, recipe_from_table
 from manifests.records import FAILURE_KINDS
-from prep.machine import format_bytes
+from manifests.wording import count
+from prep.extract_video import ONE_PICTURE
 from prep.recipe import ExtractRecipe
 
 _EXAMPLES_PER_KIND = 3
@@ -29,8 +31,8 @@ class SubsetCounts:
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """`failures` lists, for each kind, (source, detail) in source order. `remarks` lists the same for ok videos with a
-    detail: damaged frames that were kept, or a decoder that complained without a failure. `num_could_be_kept` videos
-    failed only because of damaged frames."""
+    detail: damaged frames that were kept, or a decoder that complained without a failure; `unlisted` for videos that no
+    annotation names. `num_could_be_kept` videos failed only because of damaged frames."""
 
     description: Description
     subsets: dict[str, SubsetCounts]
@@ -39,6 +41,7 @@ class Report:
     median_num_frames: float
     empty_classes: tuple[str, ...]
     remarks: list[tuple[str, str]]
+    unlisted: list[tuple[str, str | None]]
     num_could_be_kept: int
 
 
@@ -65,6 +68,7 @@ def make_report(folder: Path) -> Report:
         median_num_frames=median([row["num_frames"] for row in ok] or [0]),
         empty_classes=tuple(name for name in description.classes if name not in found),
         remarks=[(row["source"], row["detail"]) for row in ok if row["detail"]],
+        unlisted=[(row["source"], row["detail"]) for row in rows if row["status"] == "excluded" and not row["failure"]],
         num_could_be_kept=sum(_could_be_kept(row) for row in rows),
     )
 
@@ -81,7 +85,7 @@ def _count_subset(name: str, rows: list[dict[str, Any]]) -> SubsetCounts:
 
 
 def _could_be_kept(row: dict[str, Any]) -> bool:
-    one_picture = (row["detail"] or "").startswith("every frame is the same picture")
+    one_picture = (row["detail"] or "").startswith(ONE_PICTURE)
     return row["failure"] == "decode" and row["fps"] is not None and not one_picture
 
 
@@ -90,7 +94,8 @@ def report_lines(report: Report) -> list[str]:
     description = report.description
     counts = description.counts
     lines = [
-        f"dataset    {description.dataset}, {description.subsets['all']:,} videos, {len(description.classes)} classes",
+        f"dataset    {description.dataset}, {count(description.subsets['all'], 'video')}, "
+        f"{count(len(description.classes), 'class', 'classes')}",
         f"status     {counts['ok']:,} ok, {counts['failed']:,} failed, {counts['excluded']:,} excluded",
         f"frames     {description.num_frames:,} ({report.median_num_frames:g} a video in the median), "
         f"{format_bytes(description.num_bytes)}, {_sizes_text(report.sizes)}",
@@ -110,11 +115,14 @@ def report_lines(report: Report) -> list[str]:
     for kind, examples in report.failures.items():
         lines.append(f"  {kind} ({len(examples):,}): {FAILURE_KINDS[kind]}")
         lines += _examples(examples)
+    if report.unlisted:
+        lines += ["", f"excluded, since no annotation names them ({len(report.unlisted):,}):"]
+        lines += _examples([(source, None) for source, _ in report.unlisted])
     if report.remarks:
         lines += ["", f"ok, with a remark ({len(report.remarks):,}):", *_examples(report.remarks)]
     if report.num_could_be_kept:
         lines.append(
-            f"{report.num_could_be_kept:,} failed videos would be kept by an extraction "
+            f"{count(report.num_could_be_kept, 'failed video')} would be kept by an extraction into a new --out "
             "with --set limits.keep_damaged=true"
         )
     if report.empty_classes:

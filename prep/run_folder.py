@@ -1,6 +1,6 @@
 """OUT/.work, the state of an open run: where its files lie, and what binds the runs that share it.
 
-lock             prep.lock
+lock             manifests.lock
 run.json         the settings that all runs into this OUT must share
 sources.parquet  the source list, in row order
 journal.jsonl    prep.journal
@@ -9,17 +9,19 @@ groups/          prep.commit: what is finished, group by group
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from manifests.atomic import TEMPORARY_PREFIX, atomic_write, disk_errors
+from manifests.atomic import TEMPORARY_PREFIX, atomic_write, disk_errors, sync_folder
 from manifests.description import WORK_FOLDER, is_dataset
 from manifests.errors import DamagedError, UsageError
 from manifests.recipe import flat
 from manifests.records import Source
 from manifests.sources import SourceList, read_sources, write_sources
-from prep.recipe import ExtractRecipe
+from manifests.stores import arrow
+from manifests.wording import count, quote_some
+from prep.recipe import ExtractRecipe, Limits
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,12 @@ class RunFolder:
         with disk_errors(self.out):
             for folder in (self.work, self.spool, self.groups):
                 folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(self.out)
+            sync_folder(self.out.absolute().parent)
 
 
 def state_of(out: Path) -> Literal["new", "open", "sealed"]:
-    """What `out` is. Raises UsageError where it holds something else."""
+    """What `out` is. Raises UsageError where it holds something else, DamagedError where its dataset.json is broken."""
     if is_dataset(out):
         return "sealed"
     if (out / WORK_FOLDER).is_dir():
@@ -77,7 +81,7 @@ def state_of(out: Path) -> Literal["new", "open", "sealed"]:
         others = sorted(path.name for path in out.iterdir())
     if others:
         raise UsageError(
-            f"{out} holds something else ({others[0]!r} and {len(others) - 1} more); "
+            f"{out} holds something else ({quote_some(others)}); "
             "--out takes a folder that is new, empty or of an earlier run"
         )
     return "new"
@@ -89,25 +93,41 @@ def bound_settings(recipe: ExtractRecipe, libraries: dict[str, str]) -> dict[str
     return bound | {f"version of {name}": version for name, version in libraries.items()}
 
 
-def bind(run: RunFolder, bound: dict[str, Any], sources: SourceList) -> None:
+def bind(run: RunFolder, bound: dict[str, Any], limits: Limits, sources: SourceList) -> bool:
     """Write the settings and sources of a new run, or compare with those of the run that began.
 
-    Raises UsageError, naming what differs, DamagedError where the state cannot be read, StoreError.
+    Returns whether the run before, if there was one, had the same limits. Raises UsageError, naming what differs,
+    DamagedError where the state cannot be read, StoreError.
     """
     if not run.settings.exists():
         write_sources(run.sources, sources)
-        with atomic_write(run.settings) as temporary:
-            temporary.write_text(json.dumps(bound, indent=2) + "\n", encoding="utf-8")
-        return
+        _write_settings(run, bound, limits)
+        return True
     try:
         begun = json.loads(run.settings.read_text(encoding="utf-8"))
-        if not isinstance(begun, dict):
+        if not isinstance(begun, dict) or not isinstance(begun.get("bound"), dict):
             raise ValueError("it holds no settings")
     except (OSError, ValueError) as error:
         raise DamagedError(f"cannot read {run.settings}: {error}; remove {run.out} and begin again") from error
-    require_equal_settings(run.out, begun, bound)
-    before = read_sources(run.sources)
+    require_equal_settings(run.out, begun["bound"], bound)
+    try:
+        before = read_sources(run.sources)
+    except UsageError as error:
+        raise DamagedError(f"{error}; remove {run.out} and begin again") from error
     require_equal_sources(run.out, (before.dataset, before.classes, before.sources), sources)
+    same_limits: bool = begun.get("limits") == asdict(limits)
+    return same_limits
+
+
+def note_limits(run: RunFolder, bound: dict[str, Any], limits: Limits) -> None:
+    """Note the limits of this run, once nothing is left that was judged by others. Raises StoreError."""
+    _write_settings(run, bound, limits)
+
+
+def _write_settings(run: RunFolder, bound: dict[str, Any], limits: Limits) -> None:
+    with atomic_write(run.settings) as temporary:
+        text = json.dumps({"bound": bound, "limits": asdict(limits)}, indent=2)
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def require_equal_settings(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -134,7 +154,7 @@ def require_equal_sources(out: Path, before: tuple[str, tuple[str, ...], tuple[S
     num_new, num_gone = len(new.keys() - old.keys()), len(old.keys() - new.keys())
     num_changed = sum(old[path] != new[path] for path in old.keys() & new.keys())
     if num_new or num_gone or num_changed:
-        what = f"{num_new} videos are new, {num_gone} are gone, {num_changed} have another size, label or subset"
+        what = f"{count(num_new, 'new video')}, {num_gone} gone, {num_changed} with another size, label or subset"
     else:
         what = "the classes or the order of the videos are others"
     raise UsageError(f"{out} was made from other sources: {what}; restore them or use another --out")
@@ -143,6 +163,6 @@ def require_equal_sources(out: Path, before: tuple[str, tuple[str, ...], tuple[S
 def remove_temporaries(out: Path) -> None:
     """Remove the temporary files that a killed run left. Raises StoreError."""
     with disk_errors(out):
-        for folder in (out, out / "shards", out / WORK_FOLDER, out / WORK_FOLDER / "groups"):
+        for folder in (out, out / arrow.FOLDER, out / WORK_FOLDER, out / WORK_FOLDER / "groups"):
             for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
                 path.unlink()

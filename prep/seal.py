@@ -1,6 +1,7 @@
 """Seal a finished run: one manifest, one frames.parquet, then dataset.json, then .work goes."""
 
 import dataclasses
+import errno
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,8 +14,9 @@ import pyarrow.parquet as pq
 
 from manifests.atomic import atomic_write, disk_errors
 from manifests.description import Description, hash_classes, hash_file, write_description
-from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, MANIFEST_SCHEMA, read_parquet
-from prep.commit import frames_part, manifest_part
+from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, MANIFEST_SCHEMA
+from manifests.records import STATUSES
+from prep.commit import frames_part, manifest_part, read_part
 from prep.recipe import ExtractRecipe
 from prep.run_folder import RunFolder
 
@@ -68,7 +70,7 @@ def seal(
             classes=tuple(classes),
             classes_sha256=hash_classes(classes),
             subsets={"all": num_videos, **dict(sorted(totals.subsets.items()))},
-            counts={status: totals.counts[status] for status in ("ok", "failed", "excluded")},
+            counts={status: totals.counts[status] for status in STATUSES},
             failures=dict(sorted(totals.failures.items())),
             num_frames=totals.num_frames,
             num_bytes=totals.num_bytes,
@@ -82,14 +84,18 @@ def seal(
 
 
 def remove_work(run: RunFolder) -> None:
-    """Remove the state of the run, last of all. Raises StoreError."""
+    """Remove the state of the run, last of all. Raises StoreError. A run that comes upon it just now clears it up."""
     with disk_errors(run.work):
-        shutil.rmtree(run.work)
+        try:
+            shutil.rmtree(run.work)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                raise
 
 
 def _tables(parts: Iterator[Path]) -> Iterator[pa.Table]:
     for part in parts:
-        yield read_parquet(part)
+        yield read_part(part)
 
 
 def _counted(tables: Iterator[pa.Table], totals: _Totals) -> Iterator[pa.Table]:

@@ -2,12 +2,11 @@
 
 It reads jobs from stdin and writes replies to stdout, both as JSON lines:
 
-    {"source", "frames", "table", "recipe"}          a job: paths, and the recipe as nested tables
+    {"source", ...}                                  a job, see prep.child.Job; the recipe as nested tables
     {"ready": true}                                  once, after the imports
     {"beat": true}                                   a sign of life, at most a few times a second
     {"outcome": {...}, "table_crc32": N}             a video is done, whatever became of it
     {"store_error": "..."}                           frames could not be written: the run must stop
-    {"bug": "..."}                                   an exception that should not be
 
 The process ends when its stdin does, and dies with the thread that started it.
 """
@@ -26,7 +25,6 @@ import traceback
 from pathlib import Path
 from typing import Any, TextIO
 
-from manifests.atomic import sync_file_system
 from manifests.recipe import recipe_from_table
 from manifests.records import Outcome
 from prep.extract_video import extract_video
@@ -75,8 +73,11 @@ def _work(job: dict[str, Any], replies: TextIO) -> dict[str, Any]:
         outcome, table_crc32 = Outcome(status="failed", failure="out_of_memory"), 0
     except OSError as error:
         return {"store_error": error.strerror or str(error)}
-    except Exception:
-        return {"bug": traceback.format_exc()}
+    except Exception as error:
+        # Ours or a library's fault, but it costs no more than this video.
+        traceback.print_exc()
+        outcome = Outcome(status="failed", failure="crashed", detail=f"unexpected {type(error).__name__}: {error}")
+        return {"outcome": dataclasses.asdict(outcome), "table_crc32": 0}
     return {"outcome": dataclasses.asdict(outcome), "table_crc32": table_crc32}
 
 
@@ -86,16 +87,15 @@ def _extract(job: dict[str, Any], pulse: "_Pulse") -> tuple[Outcome, int]:
     frames, table = Path(job["frames"]), Path(job["table"])
     writer = open_writer(frames, recipe.store.format)
     try:
-        outcome, table_N = extract_video(Path(job["source"]), recipe, writer, pulse.beat)
+        outcome, table_N = extract_video(
+            Path(job["source"]), recipe, writer, pulse.beat, scanned_bytes=job["source_bytes"]
+        )
     finally:
         writer.close()
     if outcome.status != "ok":
         remove(frames)
         return outcome, 0
-    table_crc32 = write_table(table, table_N)
-    if recipe.store.format == "frames":
-        sync_file_system(frames)  # the parent renames it next
-    return outcome, table_crc32
+    return outcome, write_table(table, table_N)
 
 
 def _limit_memory(memory_mib: int) -> None:

@@ -8,21 +8,23 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import joblib
 
+from manifests.atomic import disk_errors, sync_file_system
 from manifests.errors import Error
-from prep.child import Child, Reply
+from prep.child import Child, Job, Reply
 
 _VIDEOS_PER_CHILD = 300
 """A process is replaced after so many videos, which bounds what a leak in a native library can cost."""
 
-Job = dict[str, Any]
+_START_ATTEMPTS = 3
+"""A process that does not start is tried again: on a busy machine that may be the fault of the moment."""
 
 
 class Workers:
-    """`num_workers` decoding processes; see `extract`. Not to be used after `stop`."""
+    """`num_workers` decoding processes; see `extract`, which gives nothing any more after `stop`."""
 
     def __init__(self, num_workers: int, timeout_s: float) -> None:
         self._num_workers = num_workers
@@ -87,6 +89,9 @@ class Workers:
     def _task(self, row: int, job: Job) -> tuple[int, Reply | BaseException | None]:
         try:
             reply = self._own_child().extract(job, self._timeout_s)
+            if reply.outcome.status == "ok" and job.frames.is_dir():
+                with disk_errors(job.frames):
+                    sync_file_system(job.frames)  # a frame folder is renamed next
         except Exception as error:
             return row, None if self._stopped else error
         return row, None if self._stopped else reply
@@ -96,16 +101,31 @@ class Workers:
         if child is not None and child.is_alive and child.num_videos < _VIDEOS_PER_CHILD:
             return child
         if child is not None:
-            with self._lock:
-                self._children.remove(child)
-            child.close()
-        self._local.child = child = Child()
-        with self._lock:
-            self._children.append(child)
-        if self._stopped:
-            child.kill()
-            raise Error("stopped")
+            self._local.child = None
+            self._remove(child)
+        self._local.child = child = self._start_child()
         return child
+
+    def _start_child(self) -> Child:
+        for attempts_left in reversed(range(_START_ATTEMPTS)):
+            child = Child()
+            with self._lock:
+                self._children.append(child)
+            if self._stopped:
+                child.kill()
+            try:
+                child.wait_until_ready()
+                return child
+            except Error:
+                self._remove(child)
+                if not attempts_left or self._stopped:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _remove(self, child: Child) -> None:
+        with self._lock:
+            self._children.remove(child)
+        child.close()
 
     def _end_children(self) -> None:
         with self._lock:

@@ -88,6 +88,8 @@ def count_parts(num_bytes_N: Int64Array, max_part_bytes: int = MAX_PART_BYTES) -
     """The smallest number of parts of which none is above `max_part_bytes`, or one frame a part."""
     offsets_N1 = np.concatenate([[0], np.cumsum(num_bytes_N)])
     num_frames = len(num_bytes_N)
+    if num_bytes_N.max() > max_part_bytes:
+        return num_frames
     num_parts = min(max(1, -(-int(offsets_N1[-1]) // max_part_bytes)), num_frames)
     while num_parts < num_frames and any(
         offsets_N1[stop] - offsets_N1[start] > max_part_bytes for start, stop in part_bounds(num_frames, num_parts)

@@ -14,8 +14,9 @@ from pathlib import Path, PurePosixPath
 from manifests.errors import UsageError
 from manifests.names import escape_name, video_ids
 from manifests.records import Source
+from manifests.wording import count, quote_some
 from prep.datasets import Scan
-from prep.datasets.walk import VideoFile, count, find_videos, left_out, quote_some
+from prep.datasets.walk import VideoFile, find_videos, left_out
 
 SUBSET_FOLDERS = ("train", "val", "valid", "validation", "test")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from manifests.errors import UsageError
-from prep.datasets.walk import quote, quote_some
+from manifests.wording import quote, quote_some
 
 
 def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]) -> tuple[dict[str, str], int]:

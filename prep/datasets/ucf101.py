@@ -21,18 +21,10 @@ from pathlib import Path, PurePosixPath
 from manifests.errors import UsageError
 from manifests.names import escape_name, video_ids
 from manifests.records import Source
+from manifests.wording import count, quote, quote_some
 from prep.datasets import Scan
 from prep.datasets.match import match
-from prep.datasets.walk import (
-    Found,
-    VideoFile,
-    count,
-    find_videos,
-    is_video_name,
-    left_out,
-    quote,
-    quote_some,
-)
+from prep.datasets.walk import Found, VideoFile, find_videos, is_video_name, left_out
 
 CLASS_FILE = "classInd.txt"
 LIST_FOLDER = "ucfTrainTestlist"

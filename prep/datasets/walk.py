@@ -1,7 +1,6 @@
 """Finds the video files under a folder, and counts everything else that is there."""
 
 import os
-import re
 import stat
 from collections import Counter
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manifests.errors import UsageError
+from manifests.wording import count, quote, quote_some
 
 VIDEO_SUFFIXES = (
     *("avi", "mp4", "m4v", "mkv", "webm", "mov", "qt", "mpg", "mpeg", "mpe", "m1v", "m2v", "mpv"),
@@ -17,8 +17,6 @@ VIDEO_SUFFIXES = (
     *("265", "hevc"),
 )
 """What comes after the last dot of a video's file name, in lower case; the names on disk may be in any case."""
-
-_SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,24 +101,6 @@ def left_out(found: Found) -> list[str]:
     if broken:
         notes.append(f"listed as failed, since they cannot be read: {_videos(broken)}")
     return notes
-
-
-def count(number: int, noun: str, plural: str | None = None) -> str:
-    """1, "file" -> "1 file"; 2, "file" -> "2 files"."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
-def quote(text: str) -> str:
-    """A name or line from outside, fit for a one-line message: in quotes, valid UTF-8, no control characters.
-
-    It may be as os gives it or as `escape_name` does: bytes that are not UTF-8 show as %XX.
-    """
-    return repr(_SURROGATE.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", text))
-
-
-def quote_some(texts: Sequence[str]) -> str:
-    """The first three of `texts` in quotes, and dots where there are more."""
-    return ", ".join(quote(text) for text in texts[:3]) + (", ..." if len(texts) > 3 else "")
 
 
 def _walk(root: Path, root_identity: tuple[int, int], expected: frozenset[str]) -> Found:

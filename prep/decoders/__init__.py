@@ -1,5 +1,6 @@
 """Decoders, one file each, behind the interface of `prep.decoders.interface`."""
 
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ DECODERS = ("pyav",)
 
 
 def open_decoder(name: str, path: Path) -> "Decoder":
-    """Open a video with the decoder `name` (`auto` is pyav). Raises `VideoError` for a video that is bad."""
-    from prep.decoders import pyav
-
-    return pyav.PyavDecoder(path)
+    """Open a video with the decoder `name`, one of DECODERS. Raises `VideoError` for a video that is bad."""
+    decoder: Decoder = importlib.import_module(f"prep.decoders.{name}").open_video(path)
+    return decoder

@@ -99,8 +99,13 @@ class PyavFrame:
         return y_HW, u_hw, v_hw
 
 
+def open_video(path: Path) -> "PyavDecoder":
+    """Raises VideoError for a video that cannot be opened."""
+    return PyavDecoder(path)
+
+
 class PyavDecoder:
-    """See prep.decoders.interface.Decoder. Raises VideoError for a video that cannot be opened."""
+    """See prep.decoders.interface.Decoder."""
 
     version = f"pyav {av.__version__}"
 
@@ -205,6 +210,8 @@ def _open_container(path: Path, log: list[LogLine]) -> InputContainer:
     # An absolute path, since FFmpeg reads "a:b.avi" as a protocol; tags need not be UTF-8.
     try:
         container = av.open(os.path.abspath(path), metadata_errors="ignore")
+    except MemoryError:
+        raise
     except av.error.FFmpegError as error:
         said = ", ".join(filter(None, map(_message, log[:_MAX_LOG_LINES])))
         raise VideoError("unreadable", f"{error.strerror} ({said})" if said else str(error.strerror)) from error

@@ -161,7 +161,7 @@ def ffmpeg_frames(file_name: str, output: list[str], num_bytes: int) -> Iterator
 def test_good_clips_come_out_ok(file_name: str) -> None:
     entry = EXPECTED[file_name]
     writer = ListWriter()
-    recipe = ExtractRecipe(frames=Frames(short_side_px=64, quality=50))
+    recipe = ExtractRecipe(decoder="pyav", frames=Frames(short_side_px=64, quality=50))
     outcome, table_N = extract_video(VIDEOS / file_name, recipe, writer, no_beat)
     assert (outcome.status, outcome.failure, outcome.detail) == ("ok", None, None)
     assert outcome.num_frames == len(table_N) == len(writer.jpegs) == entry["frames_decoded"]
@@ -177,7 +177,7 @@ def test_good_clips_come_out_ok(file_name: str) -> None:
 
 @pytest.mark.parametrize("file_name", BAD)
 def test_bad_clips_never_come_out_ok(file_name: str) -> None:
-    recipe = ExtractRecipe(frames=Frames(short_side_px=64, quality=50))
+    recipe = ExtractRecipe(decoder="pyav", frames=Frames(short_side_px=64, quality=50))
     outcome, table_N = extract_video(VIDEOS / file_name, recipe, ListWriter(), no_beat)
     assert outcome.status == "failed"
     assert outcome.failure in FAILURES_ALLOWED[EXPECTED[file_name]["failure_kind"]]
@@ -189,7 +189,7 @@ def test_bad_clips_never_come_out_ok(file_name: str) -> None:
 def test_each_stored_frame_is_nearest_to_its_own_reference(file_name: str) -> None:
     """Of the reference frames i - 2 ... i + 2, i is the nearest to stored frame i, unless another shows the same."""
     writer = ListWriter()
-    extract_video(VIDEOS / file_name, ExtractRecipe(frames=Frames(short_side_px=0)), writer, no_beat)
+    extract_video(VIDEOS / file_name, ExtractRecipe(decoder="pyav", frames=Frames(short_side_px=0)), writer, no_beat)
     references = dict(enumerate(reference_frames(file_name)))
     assert len(writer.jpegs) == len(references)
     num_told_apart = 0

@@ -65,6 +65,7 @@ def test_every_frame_of_every_ok_video_comes_back(folder: Path) -> None:
 
 
 @given(data=st.data())
+@settings(deadline=None)
 def test_frames_come_in_any_order_and_as_often_as_asked(folder: Path, data: st.DataObject) -> None:
     with open_dataset(folder) as dataset:
         for _ in range(3):
@@ -359,7 +360,7 @@ def test_a_shard_that_is_cut_gives_whole_frames_or_an_error(tmp_path: Path) -> N
 
 
 @given(data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_a_flipped_bit_in_the_offsets_never_moves_another_frame_in(
     arrow_copy: tuple[Path, bytes], data: st.DataObject
 ) -> None:

@@ -95,7 +95,7 @@ def test_all_videos_bad(prep: Prep, tmp_path: Path) -> None:
     for _ in range(2):
         done = prep("extract", "videos", "--out", "out", cwd=tmp_path)
         assert done.returncode == 6
-        assert "no video could be prepared" in done.stderr
+        assert "none of 1 video is ok (empty 1)" in done.stderr
         assert not (tmp_path / "out" / "dataset.json").exists()
 
 
@@ -111,7 +111,7 @@ def test_other_settings_or_sources_are_refused_by_name(prep: Prep, videos: Path,
     (videos / "new.avi").touch()
     more = prep("extract", videos, "--out", out)
     assert more.returncode == 2
-    assert "1 videos are new, 0 are gone, 0 have another size" in more.stderr
+    assert "1 new video, 0 gone, 0 with another size" in more.stderr
 
 
 def test_missing_videos_are_rows_but_no_failure(prep: Prep, synthetic: Path, tmp_path: Path) -> None:

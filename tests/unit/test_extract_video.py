@@ -51,7 +51,7 @@ def extract(
     path: Path, frames: Frames = NATIVE, limits: Limits | None = None
 ) -> tuple[Outcome, FrameTable, ListWriter]:
     writer = ListWriter()
-    recipe = ExtractRecipe(frames=frames, limits=limits or Limits())
+    recipe = ExtractRecipe(decoder="pyav", frames=frames, limits=limits or Limits())
     outcome, table_N = extract_video(path, recipe, writer, lambda: None)
     assert outcome.failure is None or outcome.failure in FAILURE_KINDS
     return outcome, table_N, writer
@@ -163,7 +163,7 @@ def test_a_still_video_is_fine(tmp_path: Path) -> None:
 def test_signs_of_life(tmp_path: Path) -> None:
     path = write_clip(tmp_path / "clip.mp4", CLIP)
     beats: list[None] = []
-    extract_video(path, ExtractRecipe(), ListWriter(), lambda: beats.append(None))
+    extract_video(path, ExtractRecipe(decoder="pyav"), ListWriter(), lambda: beats.append(None))
     assert len(beats) >= 40
 
 
@@ -174,7 +174,7 @@ def test_what_the_writer_raises_passes_through(tmp_path: Path) -> None:
 
     path = write_clip(tmp_path / "clip.mp4", CLIP)
     with pytest.raises(OSError, match="No space left"):
-        extract_video(path, ExtractRecipe(), FullDisk(), lambda: None)
+        extract_video(path, ExtractRecipe(decoder="pyav"), FullDisk(), lambda: None)
 
 
 # --- Bad videos ---

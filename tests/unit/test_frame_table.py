@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prep.frame_table import FRAME_DTYPE, read_table, write_table
@@ -15,6 +15,7 @@ entries = st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**32 - 1), st.flo
 
 
 @given(st.lists(entries, max_size=20))
+@settings(deadline=None)
 def test_a_table_comes_back_with_the_crc_of_its_bytes(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple]
 ) -> None:

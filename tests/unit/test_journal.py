@@ -69,6 +69,7 @@ def test_the_last_entry_of_a_row_counts(path: Path) -> None:
 
 
 @given(first=st.lists(entries, max_size=4), second=st.lists(entries, max_size=4))
+@settings(deadline=None)
 def test_any_entries_come_back_over_two_runs(first: list[Entry], second: list[Entry]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "journal")
@@ -78,7 +79,7 @@ def test_any_entries_come_back_over_two_runs(first: list[Entry], second: list[En
 
 
 @given(written=st.lists(entries, max_size=4), data=st.data())
-@settings(max_examples=200)
+@settings(max_examples=150, deadline=None)
 def test_a_journal_cut_at_any_byte_keeps_exactly_its_whole_lines(written: list[Entry], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "journal")
@@ -95,7 +96,7 @@ def test_a_journal_cut_at_any_byte_keeps_exactly_its_whole_lines(written: list[E
 
 
 @given(flip=st.integers(min_value=0), bit=st.integers(0, 7))
-@settings(max_examples=200)
+@settings(max_examples=150, deadline=None)
 def test_a_flipped_bit_costs_its_line_at_most(flip: int, bit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "journal")

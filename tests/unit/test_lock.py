@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from manifests.errors import StoreError
-from prep.lock import RunLock
+from manifests.lock import RunLock
 
 HOLD = (
     "import pathlib, sys\n"
-    "from prep.lock import RunLock\n"
+    "from manifests.lock import RunLock\n"
     "with RunLock(pathlib.Path(sys.argv[1])):\n"
     "    print('held', flush=True)\n"
     "    sys.stdin.read()\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from prep import machine
-from prep.machine import Processors, describe_space, format_bytes, usable_processors
+from manifests import machine
+from manifests.machine import Processors, describe_space, format_bytes, usable_processors
 
 
 class Machine:

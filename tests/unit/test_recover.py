@@ -10,9 +10,10 @@ import pytest
 from datasets_made import draw_jpegs, ok_video, other_video, spool_video
 from trees import hash_tree
 
+from manifests.errors import DamagedError
 from manifests.stores import STORES, frames
 from prep import spool
-from prep.commit import commit_group, group_rows
+from prep.commit import commit_group, group_rows, manifest_part
 from prep.journal import Entry, Journal
 from prep.recover import Recovered, recover
 from prep.run_folder import RunFolder
@@ -74,7 +75,7 @@ def test_groups_are_consecutive_rows() -> None:
 
 def test_what_is_whole_is_believed_and_kept(opened: OpenRun) -> None:
     before = hash_tree(opened.run.out)
-    expected = Recovered(frozenset({0}), {row: opened.entries[row] for row in (3, 5, 6)})
+    expected = Recovered({0: 2}, {row: opened.entries[row] for row in (3, 5, 6)})
     assert opened.recover() == expected
     assert hash_tree(opened.run.out) == before
     assert opened.recover() == expected
@@ -83,7 +84,7 @@ def test_what_is_whole_is_believed_and_kept(opened: OpenRun) -> None:
 def test_a_run_that_did_nothing(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "out")
     run.make()
-    assert recover(run, "arrow", SOURCES, GROUPS) == Recovered(frozenset(), {})
+    assert recover(run, "arrow", SOURCES, GROUPS) == Recovered({}, {})
 
 
 def test_the_rest_can_be_done_and_gives_the_same(opened: OpenRun, tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ HARMS: dict[str, Callable[[Path], None]] = {
 def test_damage_is_done_again_and_removed(opened: OpenRun, which: str, harm: str) -> None:
     HARMS[harm](opened.some_file_of(3) if which == "frames" else opened.table_of(3))
     found = opened.recover()
-    assert found == Recovered(frozenset({0}), {row: opened.entries[row] for row in (5, 6)})
+    assert found == Recovered({0: 2}, {row: opened.entries[row] for row in (5, 6)})
     assert not opened.frames_of(3).exists()
     assert not opened.table_of(3).exists()
     assert opened.frames_of(6).exists()
@@ -171,7 +172,7 @@ def journal_of(run: RunFolder, entries: Sequence[Entry]) -> None:
 def test_what_the_journal_lost_is_done_again(opened: OpenRun) -> None:
     """Whole frames count for nothing without their entry: nobody knows what became of the video."""
     journal_of(opened.run, [opened.entries[6]])
-    assert opened.recover() == Recovered(frozenset({0}), {6: opened.entries[6]})
+    assert opened.recover() == Recovered({0: 2}, {6: opened.entries[6]})
     assert not opened.frames_of(3).exists()
     assert not opened.table_of(3).exists()
 
@@ -181,13 +182,37 @@ def test_a_journal_that_is_lost_keeps_the_finished_groups(opened: OpenRun) -> No
     committed = {
         path: digest for path, digest in hash_tree(opened.run.out).items() if not path.startswith(".work/spool")
     }
-    assert opened.recover() == Recovered(frozenset({0}), {})
+    assert opened.recover() == Recovered({0: 2}, {})
     kept = hash_tree(opened.run.out)
     assert set(kept) <= set(committed)
     assert {path for path in committed if "groups" in path or "shard" in path or "A/0" in path or "A/2" in path} <= set(
         kept
     )
     assert os.listdir(opened.run.spool) == []
+
+
+def test_a_group_whose_shard_is_gone_is_done_again(tmp_path: Path) -> None:
+    opened = OpenRun(tmp_path / "out", "arrow")
+    (tmp_path / "out" / "shards" / "shard-00000.arrow").unlink()
+    # Its failed row needs no frames; the others had theirs in the shard.
+    assert opened.recover() == Recovered({}, {row: opened.entries[row] for row in (1, 3, 5, 6)})
+
+
+def test_a_group_without_an_ok_video_has_no_shard(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "out")
+    run.make()
+    failed = Entry(0, VIDEOS[1].outcome, 0)
+    commit_group(run, "arrow", 0, [SOURCES[1]], [failed])
+    assert recover(run, "arrow", [SOURCES[1]], [range(0, 1)]) == Recovered({0: 0}, {})
+
+
+def test_rows_of_a_group_that_cannot_be_read(opened: OpenRun) -> None:
+    path = manifest_part(opened.run, 0)
+    os.truncate(path, 20)
+    with pytest.raises(DamagedError) as caught:
+        opened.recover()
+    assert str(caught.value).startswith(f"cannot read {path}: ")
+    assert str(caught.value).endswith(f"; remove {opened.run.out} and begin again")
 
 
 def test_an_entry_that_tells_of_another_result_is_not_believed(opened: OpenRun) -> None:
@@ -199,7 +224,7 @@ def test_an_entry_that_tells_of_another_result_is_not_believed(opened: OpenRun) 
     ):
         again = OpenRun(opened.run.out.parent / f"out{entry.table_crc32}{entry.outcome.num_frames}", opened.store)
         journal_of(again.run, [entry])
-        assert again.recover() == Recovered(frozenset({0}), {})
+        assert again.recover() == Recovered({0: 2}, {})
         shutil.rmtree(again.run.out)
 
 

@@ -6,9 +6,9 @@ import pytest
 from datasets_made import CLASSES, Video, draw_jpegs, make_dataset, ok_video, other_video, variety
 
 from manifests.errors import DamagedError, UsageError
+from manifests.machine import format_bytes
 from manifests.records import FAILURE_KINDS
 from manifests.stores import STORES
-from prep.machine import format_bytes
 from prep.report import SubsetCounts, make_report, report_lines
 
 VIDEOS = variety()
@@ -103,9 +103,12 @@ def test_text(folder: Path) -> None:
         f"  crashed (1): {FAILURE_KINDS['crashed']}",
         "    x1.avi: the decoding process died of SIGSEGV",
         "",
+        "excluded, since no annotation names them (1):",
+        "    other.avi",
+        "",
         "ok, with a remark (1):",
         "    Juggling/many.avi: kept although 2 packets cannot be decoded",
-        "1 failed videos would be kept by an extraction with --set limits.keep_damaged=true",
+        "1 failed video would be kept by an extraction into a new --out with --set limits.keep_damaged=true",
         "classes without an ok video: Nobody",
     ]
 

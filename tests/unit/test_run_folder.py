@@ -11,7 +11,15 @@ from manifests.errors import DamagedError, StoreError, UsageError
 from manifests.records import Source
 from manifests.sources import SourceList
 from prep.recipe import ExtractRecipe, Frames, Limits, Store
-from prep.run_folder import RunFolder, bind, bound_settings, remove_temporaries, require_equal_settings, state_of
+from prep.run_folder import (
+    RunFolder,
+    bind,
+    bound_settings,
+    note_limits,
+    remove_temporaries,
+    require_equal_settings,
+    state_of,
+)
 
 LIBRARIES = {"av": "1.2.3", "libavcodec": "61.0.0"}
 RECIPE = ExtractRecipe(decoder="pyav")
@@ -45,7 +53,7 @@ def test_new_open_sealed(tmp_path: Path) -> None:
     assert state_of(out) == "open"
     (out / "shards").mkdir()
     assert state_of(out) == "open"
-    (out / "dataset.json").touch()
+    (out / "dataset.json").write_text('{"format": "decode-once.dataset"}')
     assert state_of(out) == "sealed"
     assert os.listdir(tmp_path) == ["out"]
 
@@ -76,7 +84,7 @@ def test_an_out_that_holds_something_else(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         state_of(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path} holds something else ('.hidden' and 2 more); "
+        f"{tmp_path} holds something else ('.hidden', 'letter.txt', 'photo.jpg'); "
         "--out takes a folder that is new, empty or of an earlier run"
     )
 
@@ -113,24 +121,27 @@ def test_what_decides_the_bytes_is_bound_and_nothing_else() -> None:
 
 def test_the_same_settings_may_resume(run: RunFolder) -> None:
     bound = bound_settings(RECIPE, LIBRARIES)
-    bind(run, bound, SOURCES)
-    assert json.loads(run.settings.read_text()) == bound
+    bind(run, bound, Limits(), SOURCES)
+    assert json.loads(run.settings.read_text())["bound"] == bound
     before = {path: path.stat().st_mtime_ns for path in run.work.rglob("*")}
-    bind(run, bound, SOURCES)
+    bind(run, bound, Limits(), SOURCES)
     assert {path: path.stat().st_mtime_ns for path in run.work.rglob("*")} == before
 
 
 def test_limits_and_the_root_may_change(run: RunFolder) -> None:
-    bind(run, bound_settings(RECIPE, LIBRARIES), SOURCES)
+    bind(run, bound_settings(RECIPE, LIBRARIES), Limits(), SOURCES)
     other = replace(RECIPE, limits=Limits(timeout_s=1, keep_damaged=True))
-    bind(run, bound_settings(other, LIBRARIES), replace(SOURCES, root=Path("/mnt/videos")))
+    assert bind(run, bound_settings(other, LIBRARIES), Limits(), replace(SOURCES, root=Path("/mnt/videos")))
+    assert not bind(run, bound_settings(other, LIBRARIES), other.limits, SOURCES)
+    note_limits(run, bound_settings(other, LIBRARIES), other.limits)
+    assert bind(run, bound_settings(other, LIBRARIES), other.limits, SOURCES)
 
 
 def test_other_settings_are_named(run: RunFolder) -> None:
-    bind(run, bound_settings(RECIPE, LIBRARIES), SOURCES)
+    bind(run, bound_settings(RECIPE, LIBRARIES), Limits(), SOURCES)
     other = replace(RECIPE, frames=Frames(quality=80, every=2), store=Store(format="frames"))
     with pytest.raises(UsageError) as caught:
-        bind(run, bound_settings(other, {"av": "1.2.4", "libavcodec": "61.0.0"}), SOURCES)
+        bind(run, bound_settings(other, {"av": "1.2.4", "libavcodec": "61.0.0"}), Limits(), SOURCES)
     assert str(caught.value) == (
         f"{run.out} was made with frames.quality 90, not 80; frames.every 1, not 2; "
         "store.format 'arrow', not 'frames'; version of av '1.2.3', not '1.2.4': use the same settings or another --out"
@@ -145,9 +156,9 @@ def test_settings_that_only_one_side_has(tmp_path: Path) -> None:
 
 def refusal(run: RunFolder, now: SourceList) -> str:
     bound = bound_settings(RECIPE, LIBRARIES)
-    bind(run, bound, SOURCES)
+    bind(run, bound, Limits(), SOURCES)
     with pytest.raises(UsageError) as caught:
-        bind(run, bound, now)
+        bind(run, bound, Limits(), now)
     return str(caught.value)
 
 
@@ -161,14 +172,14 @@ def test_other_sources_are_counted(run: RunFolder) -> None:
     new = Source(video_id="B/n", source="B/n.avi", source_bytes=1)
     changed = (replace(x, source_bytes=11), replace(y, subsets=("train",)), new, replace(new, source="B/m.avi"))
     assert refusal(run, replace(SOURCES, sources=changed)) == (
-        f"{run.out} was made from other sources: 2 videos are new, 1 are gone, "
-        "2 have another size, label or subset; restore them or use another --out"
+        f"{run.out} was made from other sources: 2 new videos, 1 gone, "
+        "2 with another size, label or subset; restore them or use another --out"
     )
 
 
 @pytest.mark.parametrize(
     "now",
-    [replace(SOURCES, classes=("B", "A")), replace(SOURCES, sources=SOURCES.sources[::-1])],
+    [replace(SOURCES, classes=("A", "C")), replace(SOURCES, sources=SOURCES.sources[::-1])],
     ids=["classes", "order"],
 )
 def test_the_order_counts(run: RunFolder, now: SourceList) -> None:
@@ -180,34 +191,34 @@ def test_the_order_counts(run: RunFolder, now: SourceList) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\0" * 50, b"\xff", b"[]", b"null"])
 def test_settings_that_cannot_be_read(run: RunFolder, content: bytes) -> None:
-    bind(run, {}, SOURCES)
+    bind(run, {}, Limits(), SOURCES)
     run.settings.write_bytes(content)
     with pytest.raises(DamagedError) as caught:
-        bind(run, {}, SOURCES)
+        bind(run, {}, Limits(), SOURCES)
     assert str(caught.value).startswith(f"cannot read {run.settings}: ")
     assert str(caught.value).endswith(f"; remove {run.out} and begin again")
 
 
 def test_a_run_that_was_killed_before_it_was_bound_is_bound_anew(run: RunFolder) -> None:
     """The sources are written first, so without settings they count for nothing."""
-    bind(run, bound_settings(RECIPE, LIBRARIES), SOURCES)
+    bind(run, bound_settings(RECIPE, LIBRARIES), Limits(), SOURCES)
     run.settings.unlink()
     run.sources.write_bytes(b"half")
-    bind(run, bound_settings(RECIPE, LIBRARIES), replace(SOURCES, dataset="ucf101"))
+    bind(run, bound_settings(RECIPE, LIBRARIES), Limits(), replace(SOURCES, dataset="ucf101"))
     assert "--dataset ucf101" in refusal_of_original(run)
 
 
 def refusal_of_original(run: RunFolder) -> str:
     with pytest.raises(UsageError) as caught:
-        bind(run, bound_settings(RECIPE, LIBRARIES), SOURCES)
+        bind(run, bound_settings(RECIPE, LIBRARIES), Limits(), SOURCES)
     return str(caught.value)
 
 
 def test_an_out_whose_name_is_not_utf8(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / os.fsdecode(b"caf\xe9"))
     run.make()
-    bind(run, {"a": 1}, SOURCES)
-    bind(run, {"a": 1}, SOURCES)
+    bind(run, {"a": 1}, Limits(), SOURCES)
+    bind(run, {"a": 1}, Limits(), SOURCES)
     assert state_of(run.out) == "open"
 
 

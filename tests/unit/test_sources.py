@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,10 +49,13 @@ def _source_list(**changes: object) -> SourceList:
     "source_list",
     [
         _source_list(),
-        _source_list(sources=(), classes=(), dataset="folder"),
-        _source_list(root=Path(os.fsdecode(b"/data/caf\xe9/100%41")), classes=('"quoted"', "new\nline", "日本")),
+        _source_list(
+            root=Path(os.fsdecode(b"/data/caf\xe9/100%41")),
+            classes=('"quoted"', "new\nline", "日本"),
+            sources=(Source(video_id="x", source="x.avi", source_bytes=1, label=1, class_name="new\nline"),),
+        ),
     ],
-    ids=["typical", "empty", "awkward"],
+    ids=["typical", "awkward"],
 )
 def test_reads_what_was_written(source_list: SourceList, tmp_path: Path) -> None:
     path = tmp_path / "sources.parquet"
@@ -63,22 +68,25 @@ def test_reads_what_was_written(source_list: SourceList, tmp_path: Path) -> None
     st.lists(
         st.builds(
             Source,
-            video_id=st.text(),
-            source=st.text(),
+            video_id=st.text().filter(lambda text: "/" not in text and "\0" not in text),
+            source=st.text().filter(lambda text: "/" not in text and "\0" not in text),
             source_bytes=st.none() | st.integers(0, 2**63 - 1),
-            label=st.integers(-1, 2**31 - 1),
-            class_name=st.none() | st.text(),
             subsets=st.lists(st.text()).map(tuple),
             status=st.sampled_from([None, "failed", "excluded"]),
             failure=st.none() | st.text(),
             detail=st.none() | st.text(),
         ),
+        min_size=1,
         max_size=5,
     )
 )
 def test_any_source_survives(tmp_path_factory: pytest.TempPathFactory, sources: list[Source]) -> None:
     path = tmp_path_factory.mktemp("any") / "sources.parquet"
-    written = _source_list(sources=tuple(sources))
+    named = [
+        replace(source, video_id=f"{i}-{source.video_id}", source=f"{i}-{source.source}")
+        for i, source in enumerate(sources)
+    ]
+    written = _source_list(sources=tuple(named))
     write_sources(path, written)
     assert read_sources(path) == written
 
@@ -189,3 +197,32 @@ def test_a_folder_that_is_not_there_is_a_store_error(tmp_path: Path) -> None:
     path = tmp_path / "absent" / "sources.parquet"
     with pytest.raises(StoreError, match=r"cannot write .*absent/sources\.parquet.*No such file or directory"):
         write_sources(path, _source_list())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"video_id": "../../victim"}, "'../../victim' is no path inside a folder"),
+        ({"video_id": "/etc"}, "'/etc' is no path inside a folder"),
+        ({"source": "A/../../x.avi"}, "'A/../../x.avi' is no path inside a folder"),
+        ({"video_id": "B/é"}, "two sources have the same video_id"),
+        ({"video_id": "B/é/x"}, "video 'B/é/x' would lie inside the frame folder of 'B/é'"),
+        ({"label": 2}, "has label 2 and class"),
+        ({"label": -2, "class_name": None}, "has label -2 and class None"),
+        ({"label": 0, "class_name": "B"}, "has label 0 and class 'B'"),
+    ],
+)
+def test_what_no_scan_gives_is_refused(change: dict[str, object], words: str, tmp_path: Path) -> None:
+    """Such a list would send frames outside of OUT, or under a wrong label."""
+    path = tmp_path / "sources.parquet"
+    changed = replace(_SOURCES[0], **change)  # type: ignore[arg-type]
+    write_sources(path, _source_list(sources=(changed, *_SOURCES[1:])))
+    with pytest.raises(DamagedError, match=re.escape(words)):
+        read_sources(path)
+
+
+def test_an_empty_list_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sources.parquet"
+    write_sources(path, _source_list(sources=()))
+    with pytest.raises(DamagedError, match="it has no sources; scan again"):
+        read_sources(path)

@@ -1,6 +1,5 @@
 """Decoding processes that really die, stall and are killed; and the threads that own them."""
 
-import dataclasses
 import itertools
 import json
 import os
@@ -12,6 +11,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,10 @@ from clips import Clip, write_clip
 from manifests.errors import Error, StoreError
 from manifests.records import Outcome
 from prep import workers as workers_module
-from prep.child import Child, Reply
+from prep.child import Child, Job, Reply
 from prep.frame_table import read_table
-from prep.recipe import ExtractRecipe, Frames, Store, resolve
-from prep.workers import Job, Workers
+from prep.recipe import ExtractRecipe, Frames, Limits, Store, resolve
+from prep.workers import Workers
 
 LONG_ENOUGH_S = 60.0
 """A limit that only a hang reaches, however busy the machine is."""
@@ -45,14 +45,10 @@ def slow_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def job(source: Path, folder: Path, row: int = 0, store: str = "arrow") -> Job:
     """Frames of SLOW are enlarged, which takes some 10 ms each; others keep their size."""
-    frames = Frames(short_side_px=1080, enlarge=True) if source.name == SLOW else Frames(short_side_px=0)
-    recipe = resolve(ExtractRecipe(frames=frames, store=Store(format=store)))
-    return {
-        "source": str(source),
-        "frames": str(folder / f"{row}.frames"),
-        "table": str(folder / f"{row}.table"),
-        "recipe": dataclasses.asdict(recipe),
-    }
+    kept = Frames(short_side_px=1080, enlarge=True) if source.name == SLOW else Frames(short_side_px=0)
+    recipe = resolve(ExtractRecipe(frames=kept, store=Store(format=store)))
+    frames, table = folder / f"{row}.frames", folder / f"{row}.table"
+    return Job(source=source, source_bytes=None, frames=frames, table=table, recipe=recipe)
 
 
 def decoding_processes() -> list[int]:
@@ -72,7 +68,7 @@ def wait_for(condition: Callable[[], object], limit_s: float = 30.0) -> None:
 
 def has_begun(made: Job) -> bool:
     """Whether frames of a job are on disk already."""
-    frames = Path(made["frames"])
+    frames = made.frames
     return frames.exists() and frames.stat().st_size > 0
 
 
@@ -104,9 +100,9 @@ def test_a_video_and_then_another(child: Child, clip: Path, tmp_path: Path, stor
         reply = child.extract(made, LONG_ENOUGH_S)
         outcome = reply.outcome
         assert (outcome.status, outcome.failure, outcome.num_frames) == ("ok", None, 12)
-        table_N, crc32 = read_table(Path(made["table"]))
+        table_N, crc32 = read_table(made.table)
         assert crc32 == reply.table_crc32
-        frames = Path(made["frames"])
+        frames = made.frames
         files = sorted(frames.iterdir()) if store == "frames" else [frames]
         stored = b"".join(path.read_bytes() for path in files)
         assert zlib.crc32(stored) == outcome.content_crc32
@@ -201,7 +197,8 @@ def test_a_slow_video_is_not_given_up_while_frames_come(
 
 def test_a_video_that_needs_too_much_memory(child: Child, clip: Path, tmp_path: Path) -> None:
     made = job(clip, tmp_path)
-    made["recipe"] |= {"frames": {"short_side_px": 4320, "enlarge": True}, "limits": {"memory_mib": 64}}
+    greedy = replace(made.recipe, frames=Frames(short_side_px=8192, enlarge=True), limits=Limits(memory_mib=256))
+    made = replace(made, recipe=greedy)
     reply = child.extract(made, LONG_ENOUGH_S)
     assert (reply.outcome.status, reply.outcome.failure, reply.table_crc32) == ("failed", "out_of_memory", 0)
     # The next may have more.
@@ -211,13 +208,18 @@ def test_a_video_that_needs_too_much_memory(child: Child, clip: Path, tmp_path: 
 def test_a_disk_that_refuses_is_no_fault_of_the_video(child: Child, clip: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
         child.extract(job(clip, tmp_path / "missing"), LONG_ENOUGH_S)
-    assert str(caught.value) == ("cannot write frames: No such file or directory; mend that and run again to resume")
+    words = "No such file or directory; mend that and run again to resume"
+    assert str(caught.value) == f"cannot write {tmp_path.parents[0]}: {words}"
     assert child.extract(job(clip, tmp_path), LONG_ENOUGH_S).outcome.status == "ok"
 
 
-def test_a_bug_is_told_with_its_traceback(child: Child, tmp_path: Path) -> None:
-    with pytest.raises(Error, match=r"^unexpected error while extracting x\.avi:\nTraceback(?s:.*)KeyError: 'recipe'"):
-        child.extract({"source": "x.avi"}, LONG_ENOUGH_S)
+def test_a_bug_costs_no_more_than_its_video(child: Child, clip: Path, tmp_path: Path) -> None:
+    made = job(clip, tmp_path)
+    unresolved = replace(made, recipe=replace(made.recipe, decoder="auto"))
+    outcome = child.extract(unresolved, LONG_ENOUGH_S).outcome
+    assert (outcome.status, outcome.failure) == ("failed", "crashed")
+    assert outcome.detail == "unexpected ModuleNotFoundError: No module named 'prep.decoders.auto'"
+    assert child.extract(made, LONG_ENOUGH_S).outcome.status == "ok"
 
 
 @pytest.mark.parametrize(
@@ -225,6 +227,7 @@ def test_a_bug_is_told_with_its_traceback(child: Child, tmp_path: Path) -> None:
     [
         ("echo 'in detail:' >&2; echo 'libfoo.so: cannot open' >&2; exit 3", "libfoo.so: cannot open"),
         ("exit 0", "the decoding process ended with code 0"),
+        ("kill -SEGV $$", "the decoding process died of SIGSEGV"),
     ],
 )
 def test_a_process_that_cannot_start(
@@ -236,8 +239,8 @@ def test_a_process_that_cannot_start(
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     with closing(Child()) as made, pytest.raises(Error) as caught:
-        made.extract({"source": "x.avi"}, LONG_ENOUGH_S)
-    assert str(caught.value) == f"cannot start the decoding process: {message}"
+        made.wait_until_ready()
+    assert str(caught.value) == f"cannot start a decoding process: {message}"
 
 
 def test_closing_ends_it_at_any_moment(clip: Path, tmp_path: Path) -> None:
@@ -290,7 +293,7 @@ def test_signals_for_the_whole_group_are_left_to_the_parent(clip: Path, tmp_path
         assert json.loads(process.stdout.readline()) == {"ready": True}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             process.send_signal(number)
-        process.stdin.write(json.dumps(job(clip, tmp_path)) + "\n")
+        process.stdin.write(json.dumps(job(clip, tmp_path).message()) + "\n")
         process.stdin.flush()
         messages = (json.loads(line) for line in iter(process.stdout.readline, ""))
         reply = next(message for message in messages if "outcome" in message)
@@ -309,13 +312,16 @@ def test_it_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     """In the middle of a video."""
     os.mkfifo(tmp_path / "pipe.avi")
     parent_code = (
-        "import json, os, pathlib, sys\n"
-        "from prep.child import Child\n"
+        "import os, pathlib, sys\n"
+        "from prep.child import Child, Job\n"
+        "from prep.recipe import ExtractRecipe\n"
         "child = Child()\n"
         "print(*pathlib.Path('/proc/self/task', str(os.getpid()), 'children').read_text().split(), flush=True)\n"
-        "child.extract(json.loads(sys.argv[1]), 100)\n"
+        "source, frames, table = map(pathlib.Path, sys.argv[1:])\n"
+        "child.extract(Job(source, None, frames, table, ExtractRecipe(decoder='pyav')), 100)\n"
     )
-    command = [sys.executable, "-c", parent_code, json.dumps(job(tmp_path / "pipe.avi", tmp_path))]
+    paths = [str(tmp_path / name) for name in ("pipe.avi", "frames", "table")]
+    command = [sys.executable, "-c", parent_code, *paths]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         (pid,) = map(int, parent.stdout.readline().split())
@@ -389,9 +395,9 @@ def test_a_crash_costs_its_video_only(clip: Path, slow_clip: Path, tmp_path: Pat
 
     def kill() -> None:
         wait_for(lambda: has_begun(jobs[1][1]))
-        frames = jobs[1][1]["frames"]
+        frames = jobs[1][1].frames
         for pid in decoding_processes():
-            if any(os.path.realpath(f"/proc/{pid}/fd/{name}") == frames for name in os.listdir(f"/proc/{pid}/fd")):
+            if any(os.path.realpath(f"/proc/{pid}/fd/{name}") == str(frames) for name in os.listdir(f"/proc/{pid}/fd")):
                 os.kill(pid, signal.SIGKILL)
 
     with meanwhile(kill):
@@ -448,7 +454,7 @@ def test_jobs_are_taken_as_they_are_needed(clip: Path, tmp_path: Path) -> None:
 
 def test_a_disk_that_refuses_ends_the_run(clip: Path, tmp_path: Path) -> None:
     jobs = [(row, job(clip, tmp_path / ("missing" if row == 2 else ""), row)) for row in range(50)]
-    with Workers(2, LONG_ENOUGH_S) as workers, pytest.raises(StoreError, match="cannot write frames: No such file"):
+    with Workers(2, LONG_ENOUGH_S) as workers, pytest.raises(StoreError, match=r"cannot write .*: No such file"):
         list(workers.extract(jobs))
     assert decoding_processes() == []
 

@@ -29,7 +29,8 @@ def usable_processors() -> Processors:
 
 
 def _cgroup_quota() -> float | None:
-    """The tightest quota in processors over this process's cgroup and those above it; None where there is none."""
+    """The tightest quota in processors over this process's cgroup and those above it (version 2), or of the root
+    cgroup (version 1, where a container has its own); None where there is none."""
     quotas = [*_quotas_v2(), *_quota_v1()]
     return min(quotas, default=None)
 
@@ -68,9 +69,14 @@ def describe_space(folder: Path) -> str:
     # File systems without a fixed number of inodes say 0.
     inodes = f"{disk.f_favail:,} inodes" if disk.f_files else "no inode limit"
     free = format_bytes(disk.f_bavail * disk.f_frsize)
+    shared = free_shared_memory()
+    return f"disk: {free} and {inodes} free; /dev/shm: {'none' if shared is None else f'{format_bytes(shared)} free'}"
+
+
+def free_shared_memory() -> int | None:
+    """Free bytes of /dev/shm, None where there is none."""
     shared = Path("/dev/shm")
-    memory = format_bytes(shutil.disk_usage(shared).free) if shared.exists() else "none"
-    return f"disk: {free} and {inodes} free; /dev/shm: {memory} free"
+    return shutil.disk_usage(shared).free if shared.exists() else None
 
 
 def format_bytes(num_bytes: float) -> str:
