@@ -1,6 +1,7 @@
 """What the programs say, and to whom: the exit code is right whatever becomes of the reader."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -69,8 +70,6 @@ def test_nohup(synthetic: Path, tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_text(prep: Prep, synthetic: Path, tmp_path: Path) -> None:
-    import os
-
     videos = tmp_path / os.fsdecode(b"caf\xe9")
     videos.mkdir()
     (videos / os.fsdecode(b"\xff.avi")).symlink_to(sorted(synthetic.rglob("*.avi"))[0])
