@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ def children_of(pid: int) -> list[int]:
     """Whichever thread of the process made them."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += map(int, task.read_text().split())
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends just now
+            found += map(int, task.read_text().split())
     return found
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,7 +55,8 @@ def decoding_processes() -> list[int]:
     """The children of this process, whichever thread made them."""
     pids = []
     for task in Path("/proc/self/task").iterdir():
-        pids += [int(pid) for pid in (task / "children").read_text().split()]
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends just now
+            pids += [int(pid) for pid in (task / "children").read_text().split()]
     return pids
 
 
