@@ -2,17 +2,11 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-DEMO := build/demo
 
 .PHONY: demo test lint clean
 
 demo: .venv/installed
-	rm -rf $(DEMO)
-	$(BIN)/prep synth $(DEMO)/videos
-	$(BIN)/prep scan $(DEMO)/videos --dataset ucf101 --out $(DEMO)/sources.parquet
-	$(BIN)/prep extract $(DEMO)/sources.parquet --out $(DEMO)/dataset
-	$(BIN)/prep verify $(DEMO)/dataset --deep
-	$(BIN)/prep report $(DEMO)/dataset
+	$(BIN)/python demo.py build/demo
 
 test: lint
 	$(BIN)/pytest
@@ -31,9 +25,9 @@ clean:
 	@$(PYTHON) -c 'import venv, ensurepip' \
 		|| { echo "$(PYTHON) lacks its venv module: install it (Debian: apt-get install python3-venv)"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train]'
 	@touch $@
 
 .venv/installed-for-tests: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train,test,lint]'
 	@touch $@

@@ -16,11 +16,12 @@ from manifests.errors import StoreError
 class RunLock:
     """A POSIX record lock: gone when its process is, and kept by NFS servers too.
 
-    The file tells a second run who holds it. Raises StoreError where another run does. Whoever holds the lock must not
-    open the file again: closing it would end the lock.
+    The file tells a second run who holds it. `folder` is what it guards, by default the one above its own. Raises
+    StoreError where another run does. Whoever holds the lock must not open the file again: closing it would end the
+    lock.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, folder: Path | None = None) -> None:
         with disk_errors(path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -31,7 +32,8 @@ class RunLock:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 message = f"cannot lock {path}: {error.strerror}; choose an --out on a file system that has locks"
                 raise StoreError(message) from error
-            message = f"another run is at work in {path.parent.parent} ({holder}); wait for it or choose another --out"
+            where = folder or path.parent.parent
+            message = f"another run is at work in {where} ({holder}); wait for it or choose another --out"
             raise StoreError(message) from error
         with disk_errors(path):
             os.ftruncate(self._descriptor, 0)

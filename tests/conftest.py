@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PREP = Path(sys.executable).parent / "prep"
+TRAIN = Path(sys.executable).parent / "train"
 
 Prep = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -26,12 +27,33 @@ def prep() -> Prep:
 
 
 @pytest.fixture(scope="session")
+def train() -> Prep:
+    """Run the real command: train("fit", ...) -> CompletedProcess with text output."""
+
+    def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+        command = [str(TRAIN), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
 def synthetic(tmp_path_factory: pytest.TempPathFactory, prep: Prep) -> Path:
     """A UCF-101-shaped set of 4 classes with 4 videos each; not to be written to."""
     folder = tmp_path_factory.mktemp("synthetic") / "videos"
     done = prep("synth", folder, "--classes", 4, "--videos-per-class", 4, "--seed", 7)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory, prep: Prep, synthetic: Path) -> dict[str, Path]:
+    """The synthetic set as a dataset by store: 8 videos each in train01 and test01; not to be written to."""
+    folders = {store: tmp_path_factory.mktemp("prepared") / store for store in ("arrow", "frames")}
+    for store, out in folders.items():
+        done = prep("extract", synthetic, "--dataset", "ucf101", "--out", out, "--store", store, "--quiet")
+        assert done.returncode == 0, done.stderr
+    return folders
 
 
 @pytest.fixture(scope="session")

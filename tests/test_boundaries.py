@@ -41,6 +41,11 @@ def test_prep_never_imports_paddle(module: str, tmp_path: Path) -> None:
     assert not {"paddle", "train"} & modules
 
 
+@pytest.mark.parametrize("module", ["train.dataset", "train.clips", "train.transforms"])
+def test_reading_clips_never_imports_paddle(module: str, tmp_path: Path) -> None:
+    assert "paddle" not in imported_by(f"import {module}", tmp_path)
+
+
 def test_a_file_of_the_users_does_not_shadow_ours(prep, synthetic: Path, tmp_path: Path) -> None:
     for name in ("prep.py", "manifests.py", "train.py", "av.py", "numpy.py"):
         (tmp_path / name).write_text("raise SystemExit('the wrong module was imported')\n")

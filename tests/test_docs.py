@@ -1,11 +1,13 @@
 """The documents tell of what is there: commands, flags, keys, kinds, codes and files; and their examples run."""
 
 import argparse
+import importlib.util
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from conftest import PREP, ROOT
@@ -14,9 +16,11 @@ from manifests.errors import EXIT_CODES
 from manifests.manifest import MANIFEST_SCHEMA
 from manifests.recipe import flat
 from manifests.records import FAILURE_KINDS
-from prep.cli import build_parser
+from prep import cli as prep_cli
 from prep.datasets import DATASETS
 from prep.recipe import ExtractRecipe
+from train import cli as train_cli
+from train.recipe import RECIPES, TrainRecipe
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -34,8 +38,8 @@ def table_rows(first_header: str) -> list[list[str]]:
     return rows
 
 
-def commands() -> dict[str, argparse.ArgumentParser]:
-    (subparsers,) = (a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
+def commands(program: ModuleType) -> dict[str, argparse.ArgumentParser]:
+    (subparsers,) = (a for a in program.build_parser()._actions if isinstance(a, argparse._SubParsersAction))
     return dict(subparsers.choices)
 
 
@@ -43,16 +47,18 @@ def flags(parser: argparse.ArgumentParser) -> set[str]:
     return {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
 
 
-def test_every_command_and_flag_is_in_the_table() -> None:
-    documented = {row[0].split()[1]: set(re.findall(r"--[a-z-]+", row[2])) for row in table_rows("command")}
+@pytest.mark.parametrize(("program", "head"), [(prep_cli, "command"), (train_cli, "`train` command")])
+def test_every_command_and_flag_is_in_the_table(program: ModuleType, head: str) -> None:
+    documented = {row[0].strip("`").split()[1]: set(re.findall(r"--[a-z-]+", row[2])) for row in table_rows(head)}
     everywhere = {"--help", "--json", "--quiet"}
-    assert documented == {name: flags(parser) - everywhere for name, parser in commands().items()}
+    assert documented == {name: flags(parser) - everywhere for name, parser in commands(program).items()}
     assert "`--json`" in README
     assert "`--quiet`" in README
 
 
-def test_every_command_has_help_with_the_exit_codes() -> None:
-    for name, parser in commands().items():
+@pytest.mark.parametrize("program", [prep_cli, train_cli])
+def test_every_command_has_help_with_the_exit_codes(program: ModuleType) -> None:
+    for name, parser in commands(program).items():
         text = parser.format_help()
         for code, meaning in EXIT_CODES.items():
             assert f"{code:3d}  {meaning}" in text, name
@@ -66,13 +72,19 @@ def test_failure_kinds() -> None:
     assert {kind.strip("`"): meaning for kind, meaning in table_rows("failure")} == FAILURE_KINDS
 
 
-def test_recipe_keys_and_defaults() -> None:
-    documented = {row[0].strip("`"): row[1].strip('`"') for row in table_rows("key")}
+@pytest.mark.parametrize(("recipe", "head"), [(ExtractRecipe(), "key"), (TrainRecipe(), "training key")])
+def test_recipe_keys_and_defaults(recipe: ExtractRecipe | TrainRecipe, head: str) -> None:
+    documented = {row[0].strip("`"): row[1].strip('`"') for row in table_rows(head)}
     expected = {
         key: str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
-        for key, value in flat(ExtractRecipe()).items()
+        for key, value in flat(recipe).items()
     }
     assert documented == expected
+
+
+def test_recipes_that_come_with_the_program() -> None:
+    assert {path.stem for path in (ROOT / "train" / "recipes").glob("*.toml")} == set(RECIPES)
+    assert all(f"`{name}`" in README for name in RECIPES)
 
 
 def test_datasets() -> None:
@@ -115,15 +127,22 @@ def test_the_examples_run(synthetic: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_the_makefile_runs_what_the_readme_shows() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    recipe = makefile[makefile.index("demo:") : makefile.index("test:")].replace("$(BIN)", ".venv/bin")
-    run = re.findall(r"^\t(\.venv/bin/.*)$", recipe.replace("$(DEMO)", "build/demo"), re.MULTILINE)
-    shown = re.findall(r"^\.venv/bin/.*$", README, re.MULTILINE)
-    assert run == shown
+def test_the_readme_shows_the_commands_of_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that demo.py runs, in their order."""
+    spec = importlib.util.spec_from_file_location("demo", ROOT / "demo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    demo = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(demo)
+    run: list[str] = []
+    monkeypatch.setattr(demo, "run", lambda *command: run.append(" ".join(command)) or "")
+    monkeypatch.setattr(sys, "argv", ["demo.py", "build/demo"])
+    monkeypatch.setattr(demo.shutil, "rmtree", lambda *arguments, **options: None)
+    assert demo.main() == 0
+    assert run == re.findall(r"^\$ (.*)$", README, re.MULTILINE)
 
 
-@pytest.mark.parametrize("folder", ["manifests", "prep", "tests"])
+@pytest.mark.parametrize("folder", ["manifests", "prep", "train", "tests"])
 def test_the_tree_of_contributing_is_complete(folder: str) -> None:
     """Every module has a line there, and every line a module."""
     section = re.search(rf"^```\n{folder}/.*?^```", CONTRIBUTING, re.DOTALL | re.MULTILINE)

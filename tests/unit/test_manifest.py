@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -130,6 +132,21 @@ def test_a_path_that_is_not_utf8(tmp_path: Path) -> None:
     table = manifest_table([manifest_row(SOURCE, OUTCOME, PLACEMENT)])
     write_parquet(path, table)
     assert read_parquet(path).equals(table)
+
+
+def test_no_thread_of_pyarrow_sees_our_file(tmp_path: Path) -> None:
+    """Such a thread may let go of the file while the program ends, which then aborts, once in a hundred times."""
+    write_parquet(tmp_path / "x", manifest_table([manifest_row(SOURCE, OUTCOME, PLACEMENT)] * 100))
+    code = (
+        "import os, pathlib, sys\n"
+        "from manifests.manifest import read_parquet, write_parquet\n"
+        "before = os.listdir('/proc/self/task')\n"
+        "table = read_parquet(pathlib.Path(sys.argv[1]))\n"
+        "write_parquet(pathlib.Path(sys.argv[1]), table)\n"
+        "print(len(os.listdir('/proc/self/task')) - len(before))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "x"], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
 
 
 def test_what_is_no_parquet_file(tmp_path: Path) -> None:

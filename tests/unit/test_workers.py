@@ -19,6 +19,7 @@ from clips import Clip, write_clip
 
 from manifests.errors import Error, StoreError
 from manifests.records import Outcome
+from prep import child as child_module
 from prep import workers as workers_module
 from prep.child import Child, Job, Reply
 from prep.frame_table import read_table
@@ -88,6 +89,22 @@ def meanwhile(action: Callable[[], None]) -> Iterator[None]:
 def child() -> Iterator[Child]:
     with closing(Child()) as made:
         yield made
+
+
+StandIn = Callable[[str], None]
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """Have a shell script started in place of the decoding process."""
+
+    def stand_in_with(script: str) -> None:
+        program = tmp_path / "python"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(program))
+
+    return stand_in_with
 
 
 # --- One process ---
@@ -231,17 +248,29 @@ def test_a_bug_costs_no_more_than_its_video(child: Child, clip: Path, tmp_path: 
         ("kill -SEGV $$", "the decoding process died of SIGSEGV"),
     ],
 )
-def test_a_process_that_cannot_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
-) -> None:
+def test_a_process_that_cannot_start(stand_in: StandIn, script: str, message: str) -> None:
     """That is no fault of the video."""
-    program = tmp_path / "python"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
+    stand_in(script)
     with closing(Child()) as made, pytest.raises(Error) as caught:
         made.wait_until_ready()
     assert str(caught.value) == f"cannot start a decoding process: {message}"
+
+
+def test_a_process_that_never_gets_ready(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_module, "_START_TIMEOUT_S", 0.2)
+    stand_in("exec sleep 100")
+    with closing(Child()) as made, pytest.raises(Error, match="cannot start a decoding process: "):
+        made.wait_until_ready()
+    assert decoding_processes() == []
+
+
+def test_a_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(Error) as caught:
+        Child()
+    assert str(caught.value) == "cannot start a decoding process: No such file or directory; try fewer --jobs"
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_closing_ends_it_at_any_moment(clip: Path, tmp_path: Path) -> None:
@@ -389,6 +418,20 @@ def test_processes_are_replaced_now_and_then(clip: Path, tmp_path: Path, monkeyp
         pids = [decoding_processes() for _ in workers.extract((row, job(clip, tmp_path, row)) for row in range(5))]
     assert [len(found) for found in pids] == [1] * 5
     assert len({pid for (pid,) in pids}) == 3
+
+
+def test_a_process_that_does_not_start_is_started_again(stand_in: StandIn, clip: Path, tmp_path: Path) -> None:
+    python = sys.executable
+    stand_in(f'echo >> {tmp_path}/tries; [ $(wc -l < {tmp_path}/tries) -lt 3 ] && exit 1; exec {python} "$@"')
+    assert extract_all(1, [(0, job(clip, tmp_path))])[0].outcome.status == "ok"
+    assert (tmp_path / "tries").read_text() == "\n" * 3
+
+
+def test_processes_that_never_start_end_the_run(stand_in: StandIn, clip: Path, tmp_path: Path) -> None:
+    stand_in("echo 'libfoo.so: cannot open' >&2; exit 1")
+    with pytest.raises(Error, match=r"^cannot start a decoding process: libfoo\.so: cannot open$"):
+        extract_all(2, [(row, job(clip, tmp_path, row)) for row in range(20)])
+    assert decoding_processes() == []
 
 
 def test_a_crash_costs_its_video_only(clip: Path, slow_clip: Path, tmp_path: Path) -> None:

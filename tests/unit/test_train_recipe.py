@@ -1,0 +1,160 @@
+"""The recipe of a training run: what it refuses, and what a resumed run may change."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manifests.errors import UsageError
+from manifests.recipe import flat, load_recipe, recipe_from_table
+from train.models import MODELS
+from train.recipe import RECIPES, Clip, Loader, Model, Optimizer, Run, TrainRecipe, bound_settings, recipe_file
+
+
+def refusal(*overrides: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        load_recipe(TrainRecipe, None, overrides)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.name=resnet", "model.name is one of tsn_tiny, tsm_tiny, not 'resnet'"),
+        ("model.dropout=1", "model.dropout is in [0, 1), not 1.0"),
+        ("model.dropout=-0.1", "model.dropout is in [0, 1), not -0.1"),
+        ("clip.num_frames=0", "clip.num_frames is at least 1, not 0"),
+        ("clip.crop_px=15", "clip.crop_px is in [16, 4096], not 15"),
+        ("clip.crop_px=4097", "clip.crop_px is in [16, 4096], not 4097"),
+        ("optimizer.batch_size=0", "optimizer.batch_size is at least 1, not 0"),
+        ("optimizer.num_epochs=0", "optimizer.num_epochs is at least 1, not 0"),
+        ("optimizer.num_warmup_epochs=-1", "optimizer.num_warmup_epochs is at least 0, not -1.0"),
+        ("optimizer.learning_rate=-1e-3", "optimizer.learning_rate is at least 0, not -0.001"),
+        ("optimizer.learning_rate=nan", "optimizer.learning_rate is at least 0, not nan"),
+        ("optimizer.weight_decay=-1", "optimizer.weight_decay is at least 0, not -1.0"),
+        ("optimizer.clip_norm=-1", "optimizer.clip_norm is at least 0, not -1.0"),
+        ("optimizer.momentum=1", "optimizer.momentum is in [0, 1), not 1.0"),
+        ("optimizer.momentum=nan", "optimizer.momentum is in [0, 1), not nan"),
+        ("optimizer.label_smoothing=1", "optimizer.label_smoothing is in [0, 1), not 1.0"),
+        ("loader.num_workers=-2", "loader.num_workers is at least -1, not -2"),
+        ("loader.timeout_s=0", "loader.timeout_s is above 0, not 0.0"),
+        ("loader.timeout_s=nan", "loader.timeout_s is above 0, not nan"),
+        ("run.seed=-1", "run.seed is at least 0, not -1"),
+        ("run.checkpoint_every_s=0", "run.checkpoint_every_s is above 0, not 0.0"),
+        ("run.log_every_steps=0", "run.log_every_steps is at least 1, not 0"),
+        ("run.cpu_threads=-1", "run.cpu_threads is at least 0, not -1"),
+    ],
+)
+def test_values_out_of_range(override: str, message: str) -> None:
+    assert refusal(override) == message
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("clip.num_frame=4", "unknown recipe key 'clip.num_frame'; did you mean clip.num_frames?"),
+        ("optimiser.batch_size=4", "unknown recipe key 'optimiser.batch_size'; did you mean optimizer.batch_size?"),
+        ("clip.flips=1", "recipe key clip.flips takes true or false, not 1"),
+        ("clip.num_frames=2.5", "recipe key clip.num_frames takes a whole number, not 2.5"),
+        ("optimizer.learning_rate=high", "recipe key optimizer.learning_rate takes a number, not 'high'"),
+    ],
+)
+def test_keys_and_types(override: str, message: str) -> None:
+    assert refusal(override) == message
+
+
+def test_a_typo_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[optimizer]\nlearning_rates = 0.1\n")
+    with pytest.raises(UsageError) as caught:
+        load_recipe(TrainRecipe, recipe_file(str(file)), [])
+    assert str(caught.value) == "unknown recipe key 'optimizer.learning_rates'; did you mean optimizer.learning_rate?"
+
+
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [
+        *(("clip.num_frames=1", 1), ("clip.crop_px=16", 16), ("clip.crop_px=4096", 4096), ("model.dropout=0", 0.0)),
+        *(("optimizer.batch_size=1", 1), ("optimizer.num_warmup_epochs=0", 0.0), ("optimizer.clip_norm=0", 0.0)),
+        *(("loader.num_workers=-1", -1), ("run.cpu_threads=0", 0), ("run.checkpoint_every_s=inf", math.inf)),
+        *((f"model.name={name}", name) for name in MODELS),
+    ],
+)
+def test_the_ends_of_the_ranges(override: str, value: Any) -> None:
+    assert flat(load_recipe(TrainRecipe, None, [override]))[override.partition("=")[0]] == value
+
+
+# --- Recipes that come with the program ---
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_name_stands_for_a_file_that_loads(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # wherever the command is started
+    recipe = load_recipe(TrainRecipe, recipe_file(name), [])
+    assert recipe.model.name == {"demo_tsm": "tsm_tiny", "demo_tsn": "tsn_tiny"}[name]
+    assert not recipe.clip.flips  # left and right are classes there
+
+
+def test_every_recipe_file_has_a_name() -> None:
+    assert sorted(path.stem for path in recipe_file(RECIPES[0]).parent.glob("*.toml")) == sorted(RECIPES)
+
+
+def test_both_demos_differ_in_the_model_only() -> None:
+    first, second = (flat(load_recipe(TrainRecipe, recipe_file(name), [])) for name in RECIPES)
+    assert {key for key in first if first[key] != second[key]} == {"model.name"}
+
+
+def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[run]\nseed = 3\n")
+    assert recipe_file(str(file)) == file
+    assert load_recipe(TrainRecipe, recipe_file(str(file)), ["run.log_every_steps=5"]).run == Run(
+        seed=3, log_every_steps=5
+    )
+
+
+@pytest.mark.parametrize("kind", ["nothing", "folder"])
+def test_no_such_recipe(kind: str, tmp_path: Path) -> None:
+    name = str(tmp_path) if kind == "folder" else "demo_tms"
+    with pytest.raises(UsageError) as caught:
+        recipe_file(name)
+    assert str(caught.value) == f"no recipe {name!r}: give a TOML file or one of demo_tsm, demo_tsn"
+
+
+# --- What a resumed run keeps ---
+
+
+def test_bound_are_all_settings_that_change_a_result() -> None:
+    bound = bound_settings(TrainRecipe(run=Run(seed=4)))
+    assert bound["run.seed"] == 4
+    left = set(flat(TrainRecipe())) - set(bound)
+    assert left == {
+        *("loader.num_workers", "loader.timeout_s"),
+        *("run.checkpoint_every_s", "run.log_every_steps", "run.cpu_threads"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "keys"),
+    [
+        (TrainRecipe(loader=Loader(num_workers=0, timeout_s=5.0)), set()),
+        (TrainRecipe(run=Run(checkpoint_every_s=1.0, log_every_steps=3, cpu_threads=2)), set()),
+        (TrainRecipe(run=Run(seed=1)), {"run.seed"}),
+        (TrainRecipe(model=Model(dropout=0.5), clip=Clip(flips=False)), {"model.dropout", "clip.flips"}),
+        (TrainRecipe(optimizer=Optimizer(num_epochs=11)), {"optimizer.num_epochs"}),
+    ],
+)
+def test_which_changes_count(changed: TrainRecipe, keys: set[str]) -> None:
+    before, after = bound_settings(TrainRecipe()), bound_settings(changed)
+    assert {key for key in before if before[key] != after[key]} == keys
+
+
+def test_a_recipe_survives_nested_tables() -> None:
+    recipe = TrainRecipe(clip=Clip(num_frames=3), run=Run(seed=9, checkpoint_every_s=0.5))
+    tables: dict[str, Any] = {}
+    for key, value in flat(recipe).items():
+        section, _, name = key.partition(".")
+        tables.setdefault(section, {})[name] = value
+    assert recipe_from_table(TrainRecipe, tables) == recipe

@@ -1,0 +1,208 @@
+"""The command line of `train`."""
+
+import argparse
+import dataclasses
+import logging
+import warnings
+from typing import Any
+
+from manifests.command import add_command, make_parser, path_argument, print_result, resume_hint, run_command, say
+from manifests.description import read_description
+from manifests.errors import Interrupted, UsageError
+from manifests.machine import format_bytes, free_shared_memory, usable_processors
+from manifests.recipe import load_recipe, recipe_from_table
+from train import __version__
+from train.metrics import Accuracy
+from train.recipe import RECIPES, TrainRecipe, recipe_file
+
+_TRAINING_SUBSETS = ("train", "train01")
+_VALIDATION_SUBSETS = ("val", "validation", "valid", "test01", "test")
+
+
+def main() -> int:
+    """Run one command and return its exit code."""
+    return run_command(build_parser())
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and flags."""
+    parser = make_parser("train", "Train video models from a prepared dataset.", f"train {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    fitting = add_command(commands, "fit", _fit, "train a model, or go on with a run that was stopped")
+    fitting.add_argument("--data", type=path_argument, required=True, metavar="OUT", help="a prepared dataset")
+    fitting.add_argument(
+        "--recipe", required=True, metavar="NAME|FILE", help=f"one of {', '.join(RECIPES)}, or a TOML file"
+    )
+    fitting.add_argument("--out", type=path_argument, required=True, metavar="RUN", help="the folder of the run")
+    fitting.add_argument(
+        "--train-subset", metavar="S", help=f"(default: the first there is of {', '.join(_TRAINING_SUBSETS)})"
+    )
+    fitting.add_argument(
+        "--val-subset", metavar="S", help=f"(default: the first there is of {', '.join(_VALIDATION_SUBSETS)})"
+    )
+    fitting.add_argument(
+        "--resume", choices=("auto", "never"), default="auto", help="go on with what RUN holds (default: auto)"
+    )
+    fitting.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a recipe key; may be repeated"
+    )
+
+    evaluating = add_command(commands, "eval", _eval, "score every video of a subset once")
+    evaluating.add_argument(
+        "run_or_checkpoint",
+        type=path_argument,
+        metavar="RUN|CHECKPOINT",
+        help="a run folder (its best checkpoint) or a file",
+    )
+    evaluating.add_argument("--data", type=path_argument, required=True, metavar="OUT", help="a prepared dataset")
+    evaluating.add_argument("--subset", required=True, metavar="S", help="the subset to score")
+    evaluating.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override loader.* or run.* keys"
+    )
+    return parser
+
+
+def _fit(arguments: argparse.Namespace) -> int:
+    recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), arguments.set)
+    subsets = read_description(arguments.data).subsets
+    train_subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
+    val_subset = arguments.val_subset or _first_of(_VALIDATION_SUBSETS, subsets, "--val-subset")
+    num_workers, num_threads = _share_processors(recipe)
+    require_shared_memory(recipe, num_workers)
+    _require_paddle()
+
+    from train.dataset import ClipDataset
+    from train.device import set_cpu_threads
+    from train.loop import fit
+    from train.watchdog import remove_dead_segments
+
+    seed, flips = recipe.run.seed, recipe.clip.flips
+    training = ClipDataset(arguments.data, train_subset, training=True, seed=seed, flips=flips)
+    validation = ClipDataset(arguments.data, val_subset, training=False, seed=seed, flips=flips)
+    set_cpu_threads(num_threads)
+    num_removed = remove_dead_segments()
+    if num_removed:
+        say(arguments, f"removed {num_removed} shared-memory segments that a killed run left")
+    say(
+        arguments,
+        f"{recipe.model.name}: {len(training):,} clips of {train_subset}, {len(validation):,} of {val_subset}; "
+        f"{num_workers} data workers, {num_threads} CPU threads ({usable_processors().reason})",
+    )
+    try:
+        fitted = fit(
+            recipe,
+            training,
+            validation,
+            arguments.out,
+            num_workers=num_workers,
+            resume=arguments.resume == "auto",
+            quiet=arguments.quiet,
+        )
+    except (KeyboardInterrupt, Interrupted) as error:
+        raise Interrupted(f"{str(error) or 'interrupted'}; {resume_hint()}") from None
+    table = {
+        "out": str(arguments.out),
+        "steps": fitted.state.step,
+        "epochs": fitted.state.epoch,
+        "best_top1": fitted.state.best_top1,
+        "clips_per_s": round(fitted.clips_per_s, 1),
+        **dataclasses.asdict(fitted.accuracy),
+    }
+    rate = f", {fitted.clips_per_s:.0f} clips/s" if fitted.clips_per_s else ", complete already"
+    lines = [
+        f"{arguments.out}: {fitted.state.step:,} steps in {fitted.state.epoch} epochs{rate}",
+        f"{val_subset} after the last epoch: {_accuracy_text(fitted.accuracy)}",
+    ]
+    print_result(arguments, table, lines)
+    return 0
+
+
+def _first_of(names: tuple[str, ...], subsets: dict[str, int], flag: str) -> str:
+    for name in names:
+        if name in subsets:
+            return name
+    raise UsageError(
+        f"the dataset has none of the subsets {', '.join(names)}: name one of {', '.join(subsets)} by {flag}"
+    )
+
+
+def _share_processors(recipe: TrainRecipe) -> tuple[int, int]:
+    """Data workers and computing threads; together no more than the processors, unless the recipe says so."""
+    processors = usable_processors().count
+    workers = recipe.loader.num_workers if recipe.loader.num_workers >= 0 else processors - 1
+    return workers, recipe.run.cpu_threads or max(1, processors - workers)
+
+
+def require_shared_memory(recipe: TrainRecipe, num_workers: int) -> None:
+    """Raises UsageError where batches on their way would not fit into /dev/shm: that would be a bus error."""
+    clip_bytes = recipe.clip.num_frames * recipe.clip.crop_px**2 * 3
+    need = 2 * (num_workers + 2) * recipe.optimizer.batch_size * clip_bytes if num_workers else 0
+    free = free_shared_memory()
+    if free is not None and need > free:
+        raise UsageError(
+            f"{num_workers} data workers need {format_bytes(need)} of /dev/shm, which has {format_bytes(free)} free: "
+            "give it more (docker run --shm-size), or use --set loader.num_workers=0"
+        )
+
+
+def _require_paddle() -> None:
+    """Raises UsageError where PaddlePaddle is not installed. What it warns about at import is not for users."""
+    warnings.filterwarnings("ignore", category=UserWarning, module="paddle")
+    logging.getLogger().addHandler(logging.NullHandler())  # of a dead worker the loader tells
+    try:
+        import paddle  # noqa: F401
+    except ImportError as error:
+        raise UsageError(f"PaddlePaddle cannot be imported ({error}): pip install 'decode-once[train]'") from error
+
+
+def _eval(arguments: argparse.Namespace) -> int:
+    _require_paddle()
+    from train.checkpoint import find_checkpoint, load_checkpoint, require_same_classes
+    from train.dataset import ClipDataset
+    from train.device import set_cpu_threads
+    from train.evaluate import evaluate
+    from train.loop import restore
+    from train.models import build_model
+
+    read_description(arguments.data)  # before a checkpoint is unpickled
+    path = find_checkpoint(arguments.run_or_checkpoint)
+    checkpoint = load_checkpoint(path)
+    recipe = _with_overrides(checkpoint.state.recipe, arguments.set)
+    num_workers, num_threads = _share_processors(recipe)
+    require_shared_memory(recipe, num_workers)
+    dataset = ClipDataset(arguments.data, arguments.subset, training=False, seed=0, flips=False)
+    require_same_classes(checkpoint.state, dataset.classes_sha256, path, arguments.data)
+    set_cpu_threads(num_threads)
+    model = build_model(recipe.model.name, len(dataset.classes), recipe.model.dropout)
+    restore(model, checkpoint.model, path)
+    accuracy = evaluate(model, dataset, recipe, num_workers=num_workers, quiet=arguments.quiet)
+    table: dict[str, Any] = {
+        "checkpoint": str(path),
+        "subset": arguments.subset,
+        "epoch": checkpoint.state.epoch,
+        **dataclasses.asdict(accuracy),
+    }
+    print_result(arguments, table, [f"{path} on {arguments.subset}: {_accuracy_text(accuracy)}"])
+    return 0
+
+
+def _with_overrides(table: dict[str, Any], overrides: list[str]) -> TrainRecipe:
+    """The recipe of a checkpoint with what a user may change of it."""
+    others = [override for override in overrides if not override.startswith(("loader.", "run."))]
+    if others:
+        raise UsageError(f"an evaluation takes --set for loader.* and run.* only, not {others[0]!r}")
+    changes = load_recipe(TrainRecipe, None, overrides)
+    recipe = recipe_from_table(TrainRecipe, table)
+    return dataclasses.replace(
+        recipe,
+        loader=changes.loader if any(o.startswith("loader.") for o in overrides) else recipe.loader,
+        run=changes.run if any(o.startswith("run.") for o in overrides) else recipe.run,
+    )
+
+
+def _accuracy_text(accuracy: Accuracy) -> str:
+    return (
+        f"top-1 {accuracy.top1:.1%}, top-5 {accuracy.top5:.1%}, mean class accuracy {accuracy.mean_class:.1%} "
+        f"over {accuracy.num_videos:,} videos"
+    )

@@ -1,0 +1,1 @@
+"""Operators with more than one implementation of equal value."""

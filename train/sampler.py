@@ -1,0 +1,64 @@
+"""The order of samples as a pure function of (seed, epoch), cut into batches, shared among ranks.
+
+Arrays: order_N int64, sample indices.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Item(NamedTuple):
+    """What the loader asks the dataset for: which sample, in how many frames and which crop, in which epoch.
+
+    The epoch is part of the item since worker processes outlive it, and augmentation is drawn by
+    (seed, epoch, index).
+    """
+
+    index: int
+    num_frames: int
+    crop_px: int
+    epoch: int
+
+
+def epoch_order(num_samples: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+    """A permutation of [0, num_samples)."""
+    return np.random.default_rng([seed, epoch, 0]).permutation(num_samples)
+
+
+def training_batches(
+    num_samples: int,
+    *,
+    batch_size: int,
+    num_frames: int,
+    crop_px: int,
+    seed: int,
+    epoch: int,
+    first_step: int = 0,
+    rank: int = 0,
+    num_ranks: int = 1,
+) -> list[list[Item]]:
+    """The batches of one rank in one epoch, from step `first_step` on.
+
+    `batch_size` is that of all ranks together. The tail is cut to whole batches; then rank r takes positions
+    r, r + num_ranks, ... of each.
+    """
+    order_N = epoch_order(num_samples, seed, epoch)
+    return [
+        [
+            Item(int(index), num_frames, crop_px, epoch)
+            for index in order_N[step * batch_size + rank : (step + 1) * batch_size : num_ranks]
+        ]
+        for step in range(first_step, num_samples // batch_size)
+    ]
+
+
+def evaluation_batches(
+    num_samples: int, *, batch_size: int, num_frames: int, crop_px: int, rank: int = 0, num_ranks: int = 1
+) -> Iterator[list[Item]]:
+    """Every sample once, in order; rank r takes samples r, r + num_ranks, ...; the last batch may be short."""
+    own = range(rank, num_samples, num_ranks)
+    for start in range(0, len(own), batch_size):
+        yield [Item(index, num_frames, crop_px, 0) for index in own[start : start + batch_size]]
