@@ -24,11 +24,14 @@ class State:
     """Where a run stands: `step` optimiser steps are done in all, `step_in_epoch` of them in `epoch`.
 
     `recipe` is nested tables, `classes` the names in label order; `best_top1` is None before the first evaluation.
+    `training_sha256` and `validation_sha256` are `ClipDataset.content_sha256` of what the run reads.
     """
 
     recipe: dict[str, Any]
     classes: tuple[str, ...]
     classes_sha256: str
+    training_sha256: str = ""
+    validation_sha256: str = ""
     epoch: int = 0
     step_in_epoch: int = 0
     step: int = 0

@@ -3,6 +3,7 @@
 Arrays: clip_THWC uint8 RGB in [0, 255].
 """
 
+import hashlib
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,12 @@ class ClipDataset:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def content_sha256(self) -> str:
+        """SHA-256 over videos, labels and frames, in order: equal for both stores of the same frames."""
+        table = self._dataset.manifest.select(["video_id", "label", "content_crc32"]).take(self._rows)
+        text = "\n".join(f"{row['video_id']} {row['label']} {row['content_crc32']}" for row in table.to_pylist())
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def video_id(self, index: int) -> str:
         name: str = self._dataset.video(int(self._rows[index]))["video_id"]

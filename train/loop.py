@@ -83,7 +83,7 @@ def fit(
         paddle.seed(recipe.run.seed)
         model = build_model(recipe.model.name, len(training.classes), recipe.model.dropout)
         optimizer = _build_optimizer(recipe, model)
-        state = _begin_or_resume(recipe, training, run, model, optimizer, resume=resume)
+        state = _begin_or_resume(recipe, training, validation, run, model, optimizer, resume=resume)
         return _train(recipe, training, validation, run, model, optimizer, state, num_workers=num_workers, quiet=quiet)
 
 
@@ -102,6 +102,7 @@ def _build_optimizer(recipe: TrainRecipe, model: paddle.nn.Layer) -> paddle.opti
 def _begin_or_resume(
     recipe: TrainRecipe,
     training: ClipDataset,
+    validation: ClipDataset,
     run: Path,
     model: paddle.nn.Layer,
     optimizer: paddle.optimizer.Optimizer,
@@ -119,7 +120,11 @@ def _begin_or_resume(
         for name in (METRICS, BEST):
             (run / name).unlink(missing_ok=True)
         return State(
-            recipe=dataclasses.asdict(recipe), classes=training.classes, classes_sha256=training.classes_sha256
+            recipe=dataclasses.asdict(recipe),
+            classes=training.classes,
+            classes_sha256=training.classes_sha256,
+            training_sha256=training.content_sha256(),
+            validation_sha256=validation.content_sha256(),
         )
     if not resume:
         raise UsageError(f"{run} holds a run already; choose another --out or --resume auto")
@@ -131,6 +136,12 @@ def _begin_or_resume(
     if differing:
         raise UsageError(f"{run} was begun with {'; '.join(differing)}: use the same recipe or another --out")
     require_same_classes(state, training.classes_sha256, last, training.folder)
+    for dataset, sha256 in ((training, state.training_sha256), (validation, state.validation_sha256)):
+        if dataset.content_sha256() != sha256:
+            raise UsageError(
+                f"{run} was begun with other videos than subset {dataset.subset!r} of {dataset.folder} has: "
+                "give it the same data and subsets, or another --out"
+            )
     restore(model, checkpoint.model, last)
     optimizer.set_state_dict(checkpoint.optimizer)
     _cut_metrics(run / METRICS, state)

@@ -343,6 +343,14 @@ def test_wrong_usage_of_fit(prepared: dict[str, Path], done_run: Path, tmp_path:
             fit_arguments(data, done_run, optimizer__num_epochs=1, optimizer__momentum=0.5, clip__crop_px=48),
             "was begun with clip.crop_px 32, not 48; optimizer.momentum 0.9, not 0.5",
         ),
+        (
+            [*fit_arguments(data, done_run, optimizer__num_epochs=1), "--train-subset", "test01"],
+            f"{done_run} was begun with other videos than subset 'test01' of {data} has",
+        ),
+        (
+            [*fit_arguments(data, done_run, optimizer__num_epochs=1), "--val-subset", "all"],
+            f"{done_run} was begun with other videos than subset 'all' of {data} has",
+        ),
         (fit_arguments(tmp_path / "nowhere", run), str(tmp_path / "nowhere")),
     ]
     for arguments, sentence in cases:

@@ -159,11 +159,25 @@ def test_both_stores_give_the_same(folders: dict[str, Path], training: bool) -> 
     arrow, frames = (opened(folders[store], training=training) for store in STORES)
     assert arrow.classes == frames.classes == CLASSES
     assert arrow.classes_sha256 == frames.classes_sha256
+    assert arrow.content_sha256() == frames.content_sha256()
     for index in range(len(arrow)):
         for epoch in (0, 1):
             np.testing.assert_array_equal(
                 read(arrow, index, epoch=epoch).clip_THWC, read(frames, index, epoch=epoch).clip_THWC
             )
+
+
+def test_other_videos_have_another_hash(tmp_path: Path) -> None:
+    size = {"width": WIDTH, "height": HEIGHT, "subsets": ("train",), "label": 0, "class_name": "a"}
+    sets = {
+        "one": [ok_video("a/x", jpegs(0, 3), **size)],
+        "another id": [ok_video("a/y", jpegs(0, 3), **size)],
+        "other frames": [ok_video("a/x", jpegs(1, 3), **size)],
+        "one more": [ok_video("a/w", jpegs(0, 3), **size), ok_video("a/x", jpegs(0, 3), **size)],
+    }
+    for name, made in sets.items():
+        make_dataset(tmp_path / name, "arrow", made, classes=CLASSES)
+    assert len({opened(tmp_path / name).content_sha256() for name in sets}) == len(sets)
 
 
 def clips_of(dataset: ClipDataset, asked: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
