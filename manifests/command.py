@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 from manifests.errors import EXIT_CODES, Error, Interrupted, StoreError, UsageError
@@ -20,21 +19,15 @@ _DEBUG_VARIABLE = "DECODE_ONCE_DEBUG"
 STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def start(program: str, module: str) -> int:
-    """Run `main` of `module` and return its exit code. Signals come first, then the imports that take a while:
-    SIGTERM and SIGHUP end a program as Ctrl-C does."""
-    handle_signals(_interrupt)
+def start(module: str) -> int:
+    """Run `main` of `module`, whose output may be lost but not fail, and return its exit code."""
     # Files that the caller closed are None.
     stdout = _Output(sys.stdout or open(os.devnull, "w"))  # noqa: SIM115 - as long as the program
     sys.stdout, sys.stderr = stdout, _Output(sys.stderr or open(os.devnull, "w"))  # noqa: SIM115
-    try:
-        exit_code: int = importlib.import_module(module).main()
-    except KeyboardInterrupt:
-        print(f"{program}: interrupted before anything was begun", file=sys.stderr)
-        return Interrupted.exit_code
+    exit_code: int = importlib.import_module(module).main()
     stdout.flush()
     if stdout.error is not None:
-        print(f"{program}: cannot write the output: {stdout.error.strerror}", file=sys.stderr)
+        print(f"{module.partition('.')[0]}: cannot write the output: {stdout.error.strerror}", file=sys.stderr)
         return exit_code or StoreError.exit_code
     return exit_code
 
@@ -47,10 +40,6 @@ def handle_signals(handler: Any) -> dict[int, Any]:
         if present != signal.SIG_IGN:
             signal.signal(number, handler)
     return before
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 class _Output:

@@ -4,6 +4,7 @@ A recipe class is a frozen dataclass whose fields are int, float, str, bool or a
 default. It checks its own values in `__post_init__` by raising ValueError with one sentence.
 """
 
+import copy
 import dataclasses
 import difflib
 import tomllib
@@ -27,10 +28,15 @@ def load_recipe(recipe_class: type[Recipe], file: Path | None, overrides: Sequen
     Raises UsageError for a file that cannot be read, a key that the recipe does not have (naming the nearest
     one), a value of another type or out of range, and an override that is not KEY=VALUE.
     """
-    table = {} if file is None else _read_toml(file)
+    return recipe_with_overrides(recipe_class, {} if file is None else _read_toml(file), overrides)
+
+
+def recipe_with_overrides(recipe_class: type[Recipe], table: dict[str, Any], overrides: Sequence[str]) -> Recipe:
+    """`recipe_from_table` with `overrides` on top, which leave the table itself alone; raises as `load_recipe`."""
+    own = copy.deepcopy(table)
     for override in overrides:
-        _apply_override(recipe_class, table, override)
-    return recipe_from_table(recipe_class, table)
+        _apply_override(recipe_class, own, override)
+    return recipe_from_table(recipe_class, own)
 
 
 def recipe_from_table(recipe_class: type[Recipe], table: dict[str, Any]) -> Recipe:

@@ -74,6 +74,8 @@ def _work(job: dict[str, Any], replies: TextIO) -> dict[str, Any]:
     except OSError as error:
         return {"store_error": error.strerror or str(error)}
     except Exception as error:
+        if "memory" in str(error).lower():  # as libraries say it that do not raise MemoryError
+            return {"outcome": dataclasses.asdict(Outcome(status="failed", failure="out_of_memory")), "table_crc32": 0}
         # Ours or a library's fault, but it costs no more than this video.
         traceback.print_exc()
         outcome = Outcome(status="failed", failure="crashed", detail=f"unexpected {type(error).__name__}: {error}")

@@ -12,7 +12,7 @@ from typing import Any
 import paddle
 
 from manifests.atomic import atomic_write
-from manifests.errors import DamagedError, UsageError
+from manifests.errors import DamagedError, StoreError, UsageError
 
 VERSION = 1
 LAST = "last.ckpt"
@@ -71,6 +71,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
         if version == VERSION:
             header["classes"] = tuple(header["classes"])
             return Checkpoint(State(**header), model, optimizer)
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:
         raise DamagedError(f"{path} is no checkpoint of this program: {type(error).__name__}: {error}") from error
     raise DamagedError(f"{path} has checkpoint version {version}; this program reads version {VERSION}")

@@ -3,14 +3,25 @@
 import argparse
 import dataclasses
 import logging
+import signal
 import warnings
 from typing import Any
 
-from manifests.command import add_command, make_parser, path_argument, print_result, resume_hint, run_command, say
+from manifests.command import (
+    add_command,
+    handle_signals,
+    make_parser,
+    path_argument,
+    print_result,
+    resume_hint,
+    run_command,
+    say,
+)
 from manifests.description import read_description
 from manifests.errors import Interrupted, UsageError
 from manifests.machine import format_bytes, free_shared_memory, usable_processors
-from manifests.recipe import load_recipe, recipe_from_table
+from manifests.recipe import load_recipe, recipe_with_overrides
+from manifests.wording import count
 from train import __version__
 from train.metrics import Accuracy
 from train.recipe import RECIPES, TrainRecipe, recipe_file
@@ -68,22 +79,18 @@ def _fit(arguments: argparse.Namespace) -> int:
     subsets = read_description(arguments.data).subsets
     train_subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
     val_subset = arguments.val_subset or _first_of(_VALIDATION_SUBSETS, subsets, "--val-subset")
-    num_workers, num_threads = _share_processors(recipe)
-    require_shared_memory(recipe, num_workers)
     _require_paddle()
 
     from train.dataset import ClipDataset
     from train.device import set_cpu_threads
     from train.loop import fit
-    from train.watchdog import remove_dead_segments
+
+    num_workers, num_threads = _prepare_loading(arguments, recipe)
 
     seed, flips = recipe.run.seed, recipe.clip.flips
     training = ClipDataset(arguments.data, train_subset, training=True, seed=seed, flips=flips)
     validation = ClipDataset(arguments.data, val_subset, training=False, seed=seed, flips=flips)
     set_cpu_threads(num_threads)
-    num_removed = remove_dead_segments()
-    if num_removed:
-        say(arguments, f"removed {num_removed} shared-memory segments that a killed run left")
     say(
         arguments,
         f"{recipe.model.name}: {len(training):,} clips of {train_subset}, {len(validation):,} of {val_subset}; "
@@ -127,6 +134,18 @@ def _first_of(names: tuple[str, ...], subsets: dict[str, int], flag: str) -> str
     )
 
 
+def _prepare_loading(arguments: argparse.Namespace, recipe: TrainRecipe) -> tuple[int, int]:
+    """Data workers and computing threads, once there is room for them in shared memory. Raises UsageError."""
+    from train.watchdog import remove_dead_segments
+
+    num_removed = remove_dead_segments()
+    if num_removed:
+        say(arguments, f"removed {count(num_removed, 'shared-memory segment')} that a killed run left")
+    num_workers, num_threads = _share_processors(recipe)
+    require_shared_memory(recipe, num_workers)
+    return num_workers, num_threads
+
+
 def _share_processors(recipe: TrainRecipe) -> tuple[int, int]:
     """Data workers and computing threads; together no more than the processors, unless the recipe says so."""
     processors = usable_processors().count
@@ -150,10 +169,20 @@ def _require_paddle() -> None:
     """Raises UsageError where PaddlePaddle is not installed. What it warns about at import is not for users."""
     warnings.filterwarnings("ignore", category=UserWarning, module="paddle")
     logging.getLogger().addHandler(logging.NullHandler())  # of a dead worker the loader tells
+    # Paddle turns a signal during its import into an ImportError, and puts a handler of its own in place of ours.
+    numbers: list[int] = []
+    handlers = handle_signals(lambda number, frame: numbers.append(number))
     try:
         import paddle  # noqa: F401
-    except ImportError as error:
+    except Exception as error:
+        if numbers:
+            raise KeyboardInterrupt from None
         raise UsageError(f"PaddlePaddle cannot be imported ({error}): pip install 'decode-once[train]'") from error
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if numbers:
+        raise KeyboardInterrupt
 
 
 def _eval(arguments: argparse.Namespace) -> int:
@@ -169,8 +198,7 @@ def _eval(arguments: argparse.Namespace) -> int:
     path = find_checkpoint(arguments.run_or_checkpoint)
     checkpoint = load_checkpoint(path)
     recipe = _with_overrides(checkpoint.state.recipe, arguments.set)
-    num_workers, num_threads = _share_processors(recipe)
-    require_shared_memory(recipe, num_workers)
+    num_workers, num_threads = _prepare_loading(arguments, recipe)
     dataset = ClipDataset(arguments.data, arguments.subset, training=False, seed=0, flips=False)
     require_same_classes(checkpoint.state, dataset.classes_sha256, path, arguments.data)
     set_cpu_threads(num_threads)
@@ -192,13 +220,7 @@ def _with_overrides(table: dict[str, Any], overrides: list[str]) -> TrainRecipe:
     others = [override for override in overrides if not override.startswith(("loader.", "run."))]
     if others:
         raise UsageError(f"an evaluation takes --set for loader.* and run.* only, not {others[0]!r}")
-    changes = load_recipe(TrainRecipe, None, overrides)
-    recipe = recipe_from_table(TrainRecipe, table)
-    return dataclasses.replace(
-        recipe,
-        loader=changes.loader if any(o.startswith("loader.") for o in overrides) else recipe.loader,
-        run=changes.run if any(o.startswith("run.") for o in overrides) else recipe.run,
-    )
+    return recipe_with_overrides(TrainRecipe, table, overrides)
 
 
 def _accuracy_text(accuracy: Accuracy) -> str:

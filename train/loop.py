@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 import paddle
 from paddle.nn import functional
@@ -78,13 +78,27 @@ def fit(
         run.mkdir(parents=True, exist_ok=True)
     # Optimiser state is keyed by generated names: nothing else may draw from them.
     with RunLock(run / LOCK, run), unique_name.guard():
-        for left in run.glob(f"{TEMPORARY_PREFIX}*"):
-            left.unlink()
+        _require_run(run)
         paddle.seed(recipe.run.seed)
         model = build_model(recipe.model.name, len(training.classes), recipe.model.dropout)
         optimizer = _build_optimizer(recipe, model)
         state = _begin_or_resume(recipe, training, validation, run, model, optimizer, resume=resume)
         return _train(recipe, training, validation, run, model, optimizer, state, num_workers=num_workers, quiet=quiet)
+
+
+def _require_run(run: Path) -> None:
+    """Clear what a killed run left in its folder. Raises UsageError where `run` holds something else, StoreError."""
+    with disk_errors(run):
+        left = [path for path in run.glob(f"{TEMPORARY_PREFIX}*") if path.is_file()]
+        # A run that was killed before its first last.ckpt may have the others, and begins anew.
+        ours = {LOCK, METRICS, BEST, *(path.name for path in left)}
+        others = sorted(path.name for path in run.iterdir() if path.name not in ours)
+        if others and not (run / LAST).exists():
+            raise UsageError(
+                f"{run} holds something else ({others[0]!r}); --out takes a new, empty or earlier run folder"
+            )
+        for path in left:
+            path.unlink()
 
 
 def _build_optimizer(recipe: TrainRecipe, model: paddle.nn.Layer) -> paddle.optimizer.Optimizer:
@@ -111,14 +125,11 @@ def _begin_or_resume(
 ) -> State:
     last = run / LAST
     if not last.exists():
-        # A run that was killed before its first last.ckpt may have these, and begins anew.
-        others = sorted(path.name for path in run.iterdir() if path.name not in (LOCK, METRICS, BEST))
-        if others:
-            raise UsageError(
-                f"{run} holds something else ({others[0]!r}); --out takes a new, empty or earlier run folder"
-            )
-        for name in (METRICS, BEST):
-            (run / name).unlink(missing_ok=True)
+        if not resume and (run / BEST).exists():
+            raise UsageError(f"{run} holds a run already; choose another --out or --resume auto")
+        with disk_errors(run):
+            for name in (METRICS, BEST):
+                (run / name).unlink(missing_ok=True)
         return State(
             recipe=dataclasses.asdict(recipe),
             classes=training.classes,
@@ -179,6 +190,11 @@ def _train(
     num_clips, training_s = 0, 0.0
 
     def save(name: str) -> None:
+        if not all(bool(paddle.isfinite(weights).all()) for weights in model.parameters()):
+            raise Error(
+                f"weights are no longer finite after step {state.step}, and not saved; "
+                "begin with a lower optimizer.learning_rate in another --out"
+            )
         save_checkpoint(run / name, Checkpoint(state, model.state_dict(), optimizer.state_dict()))
 
     with (
@@ -225,7 +241,10 @@ def _train(
                 value = float(loss)
                 if not math.isfinite(value):
                     ids = ", ".join(training.video_id(int(index)) for index in batch.indices_N)
-                    raise Error(f"the loss is {value} at step {state.step}, over videos {ids}; lower the learning rate")
+                    raise Error(
+                        f"the loss is {value} at step {state.step}, over videos {ids}; begin with a lower "
+                        "optimizer.learning_rate in another --out"
+                    )
                 done_s = time.monotonic()
                 num_clips += len(batch.labels_N)
                 training_s += done_s - asked_s
@@ -279,23 +298,31 @@ def _step_seed(seed: int, step: int) -> int:
 class _Metrics:
     """metrics.jsonl: one object a line."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, path: Path, file: TextIO) -> None:
+        self._path = path
         self._file = file
 
     def write(self, **values: Any) -> None:
-        self._file.write(json.dumps(values) + "\n")
-        self._file.flush()
+        with disk_errors(self._path):
+            self._file.write(json.dumps(values) + "\n")
+            self._file.flush()
 
 
 @contextmanager
 def _open_metrics(path: Path) -> Iterator[_Metrics]:
-    with disk_errors(path), open(path, "a", encoding="utf-8") as file:
-        yield _Metrics(file)
+    with disk_errors(path):
+        file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed below
+    try:
+        yield _Metrics(path, file)
+    finally:
+        with disk_errors(path):
+            file.close()
 
 
 def _cut_metrics(path: Path, state: State) -> None:
     """Drop what was logged after the checkpoint that a run resumes from: it will be logged again."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    with disk_errors(path):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     kept = [line for line in lines if _is_logged_by(line, state)]
     with atomic_write(path) as temporary:
         temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")

@@ -1,5 +1,6 @@
 """The recipe of a training run."""
 
+import math
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -60,7 +61,7 @@ class Optimizer:
             if getattr(self, name) < 1:
                 raise ValueError(f"optimizer.{name} is at least 1, not {getattr(self, name)}")
         for name in ("num_warmup_epochs", "learning_rate", "weight_decay", "clip_norm"):
-            if not getattr(self, name) >= 0:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"optimizer.{name} is at least 0, not {getattr(self, name)}")
         for name in ("momentum", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
@@ -93,14 +94,14 @@ class Run:
     cpu_threads: int = 0
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ValueError(f"run.seed is at least 0, not {self.seed}")
+        if not 0 <= self.seed < 2**31:
+            raise ValueError(f"run.seed is in [0, {2**31}), not {self.seed}")
         if not self.checkpoint_every_s > 0:
             raise ValueError(f"run.checkpoint_every_s is above 0, not {self.checkpoint_every_s}")
         if self.log_every_steps < 1:
             raise ValueError(f"run.log_every_steps is at least 1, not {self.log_every_steps}")
-        if self.cpu_threads < 0:
-            raise ValueError(f"run.cpu_threads is at least 0, not {self.cpu_threads}")
+        if not 0 <= self.cpu_threads <= 1024:
+            raise ValueError(f"run.cpu_threads is in [0, 1024], not {self.cpu_threads}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -181,7 +181,10 @@ def _is_alive(pid: int) -> bool:
 
 
 def remove_dead_segments() -> int:
-    """Remove what killed runs left of Paddle's segments in shared memory, and return their number."""
+    """Remove what killed runs left of Paddle's segments in shared memory, and return their number.
+
+    A process of a container that shares our memory, but not our process ids, would look dead from here.
+    """
     pids = {path.name.split("_")[1] for path in _SHARED_MEMORY.glob("paddle_*")}
     return sum(_remove_segments(int(pid)) for pid in pids if pid.isdecimal() and not _is_alive(int(pid)))
 

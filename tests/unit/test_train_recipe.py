@@ -41,10 +41,10 @@ def refusal(*overrides: str) -> str:
         ("loader.num_workers=-2", "loader.num_workers is at least -1, not -2"),
         ("loader.timeout_s=0", "loader.timeout_s is above 0, not 0.0"),
         ("loader.timeout_s=nan", "loader.timeout_s is above 0, not nan"),
-        ("run.seed=-1", "run.seed is at least 0, not -1"),
+        ("run.seed=-1", "run.seed is in [0, 2147483648), not -1"),
         ("run.checkpoint_every_s=0", "run.checkpoint_every_s is above 0, not 0.0"),
         ("run.log_every_steps=0", "run.log_every_steps is at least 1, not 0"),
-        ("run.cpu_threads=-1", "run.cpu_threads is at least 0, not -1"),
+        ("run.cpu_threads=-1", "run.cpu_threads is in [0, 1024], not -1"),
     ],
 )
 def test_values_out_of_range(override: str, message: str) -> None:
