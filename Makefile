@@ -2,8 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+VIDEOS ?= ../shared/data/videos
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint outcomes clean
 
 demo: .venv/installed
 	$(BIN)/python demo.py build/demo
@@ -15,6 +16,10 @@ lint: .venv/installed-for-tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# What becomes of every file of the real clips, beside what must become of it.
+outcomes: .venv/installed
+	$(BIN)/python tests/corpus.py $(VIDEOS)
 
 clean:
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,21 +11,23 @@ count is guessed: all comes from dataset.json, the manifest and the store.
 Arrays: labels_V int32, num_frames_V int64 over the V videos of the manifest; rows_R int64.
 """
 
+import hashlib
 import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from manifests.description import DESCRIPTION_FILE, Description, hash_file, read_description
+from manifests.description import BEFORE_FOLDER, DESCRIPTION_FILE, Description, read_description
 from manifests.errors import DamagedError, UsageError
-from manifests.manifest import MANIFEST_FILE, MANIFEST_SCHEMA, read_parquet
+from manifests.hold import Hold
+from manifests.manifest import MANIFEST_FILE, MANIFEST_SCHEMA, parse_parquet
 from manifests.stores import arrow, frames
 
 _MAX_OPEN_SHARDS = 64
@@ -46,9 +48,11 @@ class Dataset:
     """A prepared dataset open for reading.
 
     Positioned reads only, so threads and forked processes may share it; a pickled copy opens the files anew.
+    An update of the dataset deletes nothing that is read here before `close`; a pickled copy relies on the original.
     """
 
-    def __init__(self, folder: Path, description: Description, manifest: pa.Table) -> None:
+    def __init__(self, folder: Path, description: Description, manifest: pa.Table, hold: Hold | None = None) -> None:
+        self._hold = hold
         self.folder = folder
         self.description = description
         self.classes = description.classes
@@ -99,6 +103,8 @@ class Dataset:
 
     def close(self) -> None:
         self._shard.cache_clear()
+        if self._hold is not None:
+            self._hold.close()
 
     def __enter__(self) -> Self:
         return self
@@ -115,20 +121,47 @@ class Dataset:
 def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
     """Open a prepared dataset. Raises UsageError where there is none, DamagedError where it is not readable."""
     path = Path(folder)
-    description = read_description(path)
-    return Dataset(path, description, read_manifest(path, description.manifest_sha256))
+    while True:  # until no update replaces it just now
+        hold = Hold(path / DESCRIPTION_FILE)
+        try:
+            description = read_description(path)
+            manifest = read_manifest(path, description.manifest_sha256)
+        except DamagedError:
+            if hold.is_current():
+                raise
+        else:
+            if hold.is_current():
+                return Dataset(path, description, manifest, hold)
+        hold.close()
 
 
 def read_manifest(folder: Path, sha256: str) -> pa.Table:
     """manifest.parquet as a table. Raises DamagedError where it is missing, has another SHA-256 or other columns."""
-    path = folder / MANIFEST_FILE
-    try:
-        # Before pyarrow sees it, which damage can crash.
-        if hash_file(path) != sha256:
-            raise DamagedError(f"{path} is not the manifest that {DESCRIPTION_FILE} tells of: its SHA-256 differs")
-        manifest = read_parquet(path)
-    except (OSError, pa.ArrowException) as error:
-        raise DamagedError(f"cannot read {path}: {error}") from error
+    with open_table(folder, MANIFEST_FILE, sha256) as file:
+        try:
+            manifest = parse_parquet(file)
+        except (OSError, pa.ArrowException) as error:
+            raise DamagedError(f"cannot read {folder / MANIFEST_FILE}: {error}") from error
     if not manifest.schema.equals(MANIFEST_SCHEMA):
-        raise DamagedError(f"{path} does not have the columns of a manifest")
+        raise DamagedError(f"{folder / MANIFEST_FILE} does not have the columns of a manifest")
     return manifest
+
+
+def open_table(folder: Path, name: str, sha256: str) -> BinaryIO:
+    """Open the manifest.parquet or frames.parquet (`name`) that has this SHA-256: the one in `folder`, or the one that
+    an update is replacing. The caller closes it. Raises DamagedError where there is none.
+
+    The hash is looked at before pyarrow sees the file, which damage can crash.
+    """
+    path = folder / name
+    try:
+        for place in (path, folder / BEFORE_FOLDER / name):
+            if place == path or place.exists():
+                file = open(place, "rb")  # noqa: SIM115 - closed by the caller
+                if hashlib.file_digest(file, "sha256").hexdigest() == sha256:
+                    file.seek(0)
+                    return file
+                file.close()
+    except OSError as error:
+        raise DamagedError(f"cannot read {path}: {error}") from error
+    raise DamagedError(f"{path} is not the one that {DESCRIPTION_FILE} tells of: its SHA-256 differs")

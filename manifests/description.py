@@ -15,7 +15,10 @@ from manifests.records import STATUSES
 
 DESCRIPTION_FILE = "dataset.json"
 WORK_FOLDER = ".work"
-"""The state of a run that is not finished; a sealed dataset has none."""
+"""The state of a run that is not finished; a sealed dataset has none, unless an update of it is open."""
+
+BEFORE_FOLDER = f"{WORK_FOLDER}/before"
+"""While an update replaces manifest.parquet and frames.parquet, those that dataset.json still tells of lie here."""
 
 FORMAT = "decode-once.dataset"
 

@@ -1,11 +1,11 @@
 """What can go wrong that is not one video's fault, each with the exit code of the command.
 
     Error
-    ├── UsageError      2   arguments, recipe, an OUT that holds something else
-    ├── DamagedError    4   a dataset that is damaged or does not match
-    ├── StoreError      5   the disk: full, not writable, locked by another run
-    ├── AllFailedError  6   no video could be prepared; nothing is sealed
-    └── Interrupted   130   Ctrl-C or SIGTERM; the run can be resumed
+    ├── UsageError          2   arguments, recipe, an OUT that holds something else
+    ├── DamagedError        4   a dataset that is damaged or does not match
+    ├── StoreError          5   the disk: full, not writable, locked by another run
+    ├── TooManyFailedError  6   more videos failed than --max-failures allows, or all; nothing is sealed
+    └── Interrupted       130   Ctrl-C or SIGTERM; the run can be resumed
 
 A bad video is never an exception: it is a row of the manifest with a failure kind.
 """
@@ -29,7 +29,7 @@ class StoreError(Error):
     exit_code = 5
 
 
-class AllFailedError(Error):
+class TooManyFailedError(Error):
     exit_code = 6
 
 
@@ -44,6 +44,6 @@ EXIT_CODES: dict[int, str] = {
     3: "finished and usable, but some videos failed",
     4: "the dataset is damaged or does not match",
     5: "the disk: full, not writable, or locked by another run",
-    6: "no video could be prepared; nothing is sealed",
+    6: "more videos failed than --max-failures allows, or all of them: not sealed, resumable",
     130: "interrupted by Ctrl-C or SIGTERM; the same command resumes",
 }

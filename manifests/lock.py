@@ -27,7 +27,7 @@ class RunLock:
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.read(self._descriptor, 4096).decode(errors="replace").strip()
+            holder = _holder(os.read(self._descriptor, 4096))
             os.close(self._descriptor)
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 message = f"cannot lock {path}: {error.strerror}; choose an --out on a file system that has locks"
@@ -35,6 +35,10 @@ class RunLock:
             where = folder or path.parent.parent
             message = f"another run is at work in {where} ({holder}); wait for it or choose another --out"
             raise StoreError(message) from error
+        if not _is_at(self._descriptor, path):
+            os.close(self._descriptor)
+            where = folder or path.parent.parent
+            raise StoreError(f"another run has just come to its end in {where}; run the same command again")
         with disk_errors(path):
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode())
@@ -46,3 +50,20 @@ class RunLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one at `path`: a run removes its lock with its .work, and locks count by file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
+def _holder(note: bytes) -> str:
+    """Who holds a lock, in words, from what the file says."""
+    try:
+        holder = json.loads(note)
+        return f"process {int(holder['pid'])} on {holder['host']}"
+    except (ValueError, LookupError, TypeError):
+        return "it has not said yet which"

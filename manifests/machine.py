@@ -61,16 +61,33 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def describe_space(folder: Path) -> str:
-    """Free disk, free inodes and free shared memory, in one line; `folder` need not exist yet."""
-    while not folder.exists():
+@dataclass(frozen=True)
+class Space:
+    """What is free for this user on a file system: bytes, and inodes (None where their number has no limit). A file
+    takes whole blocks of `block_bytes`."""
+
+    num_bytes: int
+    num_inodes: int | None
+    block_bytes: int
+
+
+def free_space(folder: Path) -> Space:
+    """The space for `folder`, which need not exist yet. Quotas are not seen. Raises OSError."""
+    folder = folder.absolute()
+    while not os.path.exists(folder):
         folder = folder.parent
     disk = os.statvfs(folder)
     # File systems without a fixed number of inodes say 0.
-    inodes = f"{disk.f_favail:,} inodes" if disk.f_files else "no inode limit"
-    free = format_bytes(disk.f_bavail * disk.f_frsize)
+    return Space(disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else None, disk.f_frsize)
+
+
+def describe_space(folder: Path) -> str:
+    """Free disk, free inodes and free shared memory, in one line; `folder` need not exist yet."""
+    disk = free_space(folder)
+    inodes = "no inode limit" if disk.num_inodes is None else f"{disk.num_inodes:,} inodes"
     shared = free_shared_memory()
-    return f"disk: {free} and {inodes} free; /dev/shm: {'none' if shared is None else f'{format_bytes(shared)} free'}"
+    shared_text = "none" if shared is None else f"{format_bytes(shared)} free"
+    return f"disk: {format_bytes(disk.num_bytes)} and {inodes} free; /dev/shm: {shared_text}"
 
 
 def free_shared_memory() -> int | None:

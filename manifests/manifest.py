@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,5 +85,10 @@ def write_parquet(path: Path, table: pa.Table) -> None:
 def read_parquet(path: Path) -> pa.Table:
     """Read a table. Raises OSError, or pa.ArrowException for a file that is broken."""
     with open(path, "rb") as file:
-        # Without threads: one that lets go of a Python object while the program ends aborts it.
-        return pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
+        return parse_parquet(file)
+
+
+def parse_parquet(file: BinaryIO) -> pa.Table:
+    """As `read_parquet`, for a file that is open."""
+    # Without threads: one that lets go of a Python object while the program ends aborts it.
+    return pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)

@@ -85,3 +85,9 @@ def frame_file_name(index: int) -> str:
 def shard_file_name(index: int) -> str:
     """The file name of shard `index` (0-based)."""
     return f"shard-{index:05d}.arrow"
+
+
+def shard_number(location: str) -> int:
+    """The number in the location of a shard, -1 for any other: the inverse of `shard_file_name`."""
+    match = re.search(r"shard-([0-9]{5,})\.arrow$", location)
+    return int(match[1]) if match else -1

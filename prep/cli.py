@@ -5,7 +5,7 @@ import argparse
 from manifests.command import add_command, make_parser, path_argument, run_command
 from manifests.manifest import FORMAT_VERSION
 from manifests.stores import STORES
-from prep import __version__, commands
+from prep import __version__, commands, extract_command
 from prep.datasets import DATASETS
 from prep.decoders import DECODERS
 
@@ -33,7 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     scan.add_argument("--out", type=path_argument, required=True, metavar="FILE", help="the sources.parquet to write")
 
     extract = add_command(
-        subparsers, "extract", commands.extract, "decode videos into a prepared dataset, or resume that"
+        subparsers, "extract", extract_command.run, "decode videos into a prepared dataset, or resume that"
     )
     extract.add_argument(
         "source", type=path_argument, metavar="DIR|sources.parquet", help="a folder, or what scan wrote"
@@ -56,6 +56,25 @@ def build_parser() -> argparse.ArgumentParser:
         "--jobs", type=int, metavar="N", help="videos decoded at a time (default: the processors this process may use)"
     )
 
+    again = extract.add_mutually_exclusive_group()
+    again.add_argument(
+        "--retry",
+        metavar="WHAT",
+        help="do some of a finished dataset again: failed, failed:KIND, damaged (as verify --deep finds), "
+        "or changed (other bytes than before)",
+    )
+    again.add_argument(
+        "--update", action="store_true", help="take new, changed and removed videos over into a finished dataset"
+    )
+    extract.add_argument(
+        "--max-failures", metavar="N|P%", help="stop once more videos than this have failed (default: no limit)"
+    )
+    extract.add_argument("--limit", type=_positive, metavar="N", help="only the first N videos")
+    extract.add_argument(
+        "--dry-run", action="store_true", help="say what it would take, by a sample of the videos, and write nothing"
+    )
+    extract.add_argument("--force", action="store_true", help="begin even where the disk seems too small")
+
     verify = add_command(
         subparsers, "verify", commands.verify, "check that the frames of a dataset are what its manifest says"
     )
@@ -73,6 +92,13 @@ def build_parser() -> argparse.ArgumentParser:
     synth.add_argument("--videos-per-class", type=int, default=40, metavar="N", help="(default: 40)")
     synth.add_argument("--seed", type=int, default=0, metavar="S", help="same seed, same videos (default: 0)")
     return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"at least 1, not {number}")
+    return number
 
 
 def _add_annotations(parser: argparse.ArgumentParser) -> None:

@@ -16,9 +16,8 @@ import pyarrow as pa
 from manifests.atomic import atomic_write, disk_errors, sync_file_system, sync_folder
 from manifests.errors import DamagedError, StoreError
 from manifests.manifest import FRAMES_SCHEMA, manifest_row, manifest_table, read_parquet, write_parquet
-from manifests.names import shard_file_name
 from manifests.records import Placement, Source
-from manifests.stores import arrow, frames
+from manifests.stores import arrow
 from prep import spool
 from prep.frame_table import FrameTable, read_table
 from prep.journal import Entry
@@ -49,7 +48,7 @@ def commit_group(run: RunFolder, store: str, group: int, sources: Sequence[Sourc
         if store == "arrow":
             placed = _write_shard(run, group, ok, tables)
         else:
-            placed = _folder_placements(ok)
+            placed = {s.video_id: Placement(location=run.folder_location(s.video_id)) for s, _ in ok}
             sync_file_system(run.out)  # the folders' names, and those of the folders they lie in
         _write_parts(run, group, sources, entries, placed, tables)
         for _, entry in ok:
@@ -78,7 +77,7 @@ def _write_shard(
 ) -> dict[str, Placement]:
     if not ok:
         return {}
-    location = f"{arrow.FOLDER}/{shard_file_name(group)}"
+    location = run.shard_location(group)
     path = run.out / location
     path.parent.mkdir(exist_ok=True)
     sync_folder(run.out)
@@ -112,10 +111,6 @@ def _read_back(temporary: Path, path: Path, ok: Sequence[tuple[Source, Entry]]) 
     if found != meant:
         raise StoreError(f"{path} does not hold what was written to it; check the disk and run again to resume")
     return parts
-
-
-def _folder_placements(ok: Sequence[tuple[Source, Entry]]) -> dict[str, Placement]:
-    return {source.video_id: Placement(location=frames.location_of(source.video_id)) for source, _ in ok}
 
 
 def _write_parts(

@@ -1,237 +1,259 @@
-"""An extraction: plan, decode in parallel, commit group by group in source order, seal; or resume one.
+"""An extraction, from what the user asked for to a sealed dataset: a new one, one that was begun, or one that is done
+and of which something is to be done again (`--retry`, `--update`)."""
 
-The unit of parallel work is a video, the unit of commit a group (a shard and its rows). Videos finish in any order
-and wait on disk for their group, so the bytes depend neither on timing nor on the number of workers.
-"""
-
-import os
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
 from manifests.atomic import disk_errors
-from manifests.command import handle_signals
-from manifests.dataset import read_manifest
-from manifests.description import Description, hash_file, read_description
-from manifests.errors import AllFailedError, Interrupted, StoreError
+from manifests.description import Description, read_description
+from manifests.errors import StoreError, TooManyFailedError, UsageError
 from manifests.lock import RunLock
-from manifests.names import unescape_name
+from manifests.names import shard_number
 from manifests.recipe import recipe_from_table
-from manifests.records import Outcome, Source
+from manifests.records import Source
 from manifests.sources import SourceList
-from manifests.stores import frames
-from manifests.wording import count
-from prep import spool
-from prep.child import Job, Reply
+from prep.before import Before
+from prep.budget import Budget
+from prep.carry_out import carry_out, require_root
+from prep.changes import Again, rows_to_redo
+from prep.clear import clear, clear_state
 from prep.commit import group_rows
-from prep.journal import Entry, Journal
-from prep.progress import Progress
+from prep.plan import Plan, plan_again, plan_new, read_plan, write_plan
 from prep.recipe import ExtractRecipe
 from prep.recover import recover
 from prep.run_folder import (
+    Earlier,
     RunFolder,
+    Update,
     bind,
     bound_settings,
-    note_limits,
+    note,
+    open_update,
     require_equal_settings,
     require_equal_sources,
     state_of,
 )
-from prep.seal import remove_work, seal
-from prep.settled import Settled
 from prep.versions import pixel_libraries
-from prep.workers import Workers
-
-_TRIED_TWICE = ("crashed", "timeout", "out_of_memory")
-"""Failures that may be the fault of the moment: tried once more, alone, before they become rows."""
 
 
 @dataclass(frozen=True)
 class Extraction:
     """What a run did: the dataset, how many videos this run attempted (none: it was complete already), how many frames
-    it stored, and how long that took. `was_sealed`: the dataset was there before."""
+    it stored, and how long that took. `was_sealed`: nothing was to be done. `open_update`: one that was begun and not
+    finished. `is_held`: someone still reads what was replaced."""
 
     description: Description
     was_sealed: bool = False
     num_attempted: int = 0
     num_frames: int = 0
     wall_s: float = 0.0
+    open_update: str | None = None
+    is_held: bool = False
 
 
-def extract(sources: SourceList, recipe: ExtractRecipe, out: Path, *, num_jobs: int, quiet: bool = False) -> Extraction:
-    """Extract `sources` into `out`, or resume, or find that it is done.
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for. `again` is None for a new dataset, or to resume one."""
+
+    sources: SourceList
+    recipe: ExtractRecipe
+    out: Path
+    num_jobs: int
+    again: Again | None
+    budget: Budget
+    quiet: bool
+
+
+def extract(request: Request) -> Extraction:
+    """Extract the sources into `out`, or resume, or find that it is done, or do some of it again.
 
     Raises UsageError where `out` holds something else or was begun with other settings or sources, StoreError where
-    the disk refuses or another run is at work, AllFailedError where no video is ok, Interrupted after a signal.
+    the disk refuses or another run is at work, TooManyFailedError above the budget or where no video is ok, Interrupted
+    after a signal.
     """
-    _require_root(sources)
-    run = RunFolder(out)
-    if state_of(out) == "sealed":
-        done = _sealed_already(run, sources, recipe)
-        if run.work.exists():  # a run was killed between the last two steps of sealing, or is there just now
-            with suppress(StoreError), RunLock(run.lock):
-                remove_work(run)
-        return done
+    require_root(request.sources)
+    run = RunFolder(request.out)
+    state = state_of(request.out)
+    again = request.again
+    if state != "sealed" and again is not None:
+        if again.what != "update":
+            raise UsageError(f"{request.out} is not a finished dataset; {again} is for one: run without it first")
+        request = replace(request, again=None)
+    if state == "sealed" and again is None:
+        return _find_finished(run, request)
+    if state == "sealed":
+        _require_same_settings(run, request, pixel_libraries())
     run.make()
     with RunLock(run.lock):
-        # Another run may have sealed it between the look and the lock.
-        if state_of(out) == "sealed":
-            done = _sealed_already(run, sources, recipe)
-            remove_work(run)
+        if request.again is not None:
+            return _extract_again(run, request, request.again)
+        if state_of(request.out) == "sealed":  # by another run, between the look and the lock
+            done = require_same_dataset(run, request)
+            clear(run)
             return done
-        libraries = pixel_libraries()
-        bound = bound_settings(recipe, libraries)
-        same_limits = bind(run, bound, recipe.limits, sources)
-        started_s = time.monotonic()
-        groups = group_rows(len(sources.sources), recipe.store.videos_per_shard)
-        recovered = recover(run, recipe.store.format, sources.sources, groups, same_limits=same_limits)
-        if not same_limits:
-            note_limits(run, bound, recipe.limits)
-        settled = Settled(run, recipe.store.format, sources.sources, groups, recovered.num_ok)
-        for entry in recovered.entries.values():
-            settled.add(entry)
-        num_attempted, num_frames = _extract_groups(run, sources, recipe, settled, num_jobs=num_jobs, quiet=quiet)
-        description = seal(
-            run,
-            dataset=sources.dataset,
-            classes=sources.classes,
-            recipe=recipe,
-            libraries=libraries,
-            num_groups=len(groups),
-        )
-        wall_s = time.monotonic() - started_s
-        return Extraction(description, num_attempted=num_attempted, num_frames=num_frames, wall_s=wall_s)
+        return _extract_new(run, request)
 
 
-def _sealed_already(run: RunFolder, sources: SourceList, recipe: ExtractRecipe) -> Extraction:
-    """Nothing is to be done for a sealed dataset of the same settings and sources; another is refused."""
-    description = read_description(run.out)
-    before = bound_settings(recipe_from_table(ExtractRecipe, description.recipe), {})
-    require_equal_settings(run.out, before, bound_settings(recipe, {}))
-    names = ["video_id", "source", "source_bytes", "label", "class_name", "subsets"]
-    rows = read_manifest(run.out, description.manifest_sha256).select(names).to_pylist()
-    sources_before = tuple(Source(**{**row, "subsets": tuple(row["subsets"])}) for row in rows)
-    now = replace(sources, sources=tuple(_before_decoding(source) for source in sources.sources))
-    require_equal_sources(run.out, (description.dataset, description.classes, sources_before), now)
-    return Extraction(description, was_sealed=True)
+def _extract_new(run: RunFolder, request: Request) -> Extraction:
+    earlier = bind(run, _bound(request), request.recipe.limits, request.sources)
+    done = _carry_out(run, request, plan_new(request.sources), None, None, earlier)
+    clear(run)
+    return done
 
 
-def _before_decoding(source: Source) -> Source:
-    return replace(source, status=None, failure=None, detail=None)
-
-
-def _extract_groups(
-    run: RunFolder, sources: SourceList, recipe: ExtractRecipe, settled: Settled, *, num_jobs: int, quiet: bool
-) -> tuple[int, int]:
-    """Settle every row and commit every group. Returns how many videos were attempted and how many frames stored."""
-    store = recipe.store.format
-    for row, source in enumerate(sources.sources):
-        if source.status is not None:
-            settled.add(Entry(row, Outcome(status=source.status, failure=source.failure, detail=source.detail), 0))
-    todo = settled.rows_left()
-    num_videos = sum(source.status is None for source in sources.sources)
-    num_frames = 0
-    with (
-        Journal(run.journal) as journal,
-        Workers(num_jobs, recipe.limits.timeout_s) as workers,
-        _stop_on_signals(workers),
-        Progress(num_videos, num_videos - len(todo), quiet=quiet) as progress,
-    ):
-        for row, reply in _replies(workers, run, sources, recipe, todo):
-            source = sources.sources[row]
-            if reply.outcome.failure == "unreadable":
-                _require_root(sources)
-            if reply.outcome.status == "ok" and store == "frames":
-                folder = run.out / frames.location_of(source.video_id)
-                with disk_errors(folder):
-                    frames.publish_folder(spool.frames_path(run.spool, row, store), folder)
-            entry = Entry(row, reply.outcome, reply.table_crc32)
-            journal.add(entry)
-            progress.add(source, reply.outcome)
-            num_frames += reply.outcome.num_frames
-            settled.add(entry)
-        if workers.is_stopped:
-            num_left = len(settled.rows_left())
-            raise Interrupted(f"interrupted with {num_left} of {count(num_videos, 'video')} to go")
-    if settled.num_ok == 0:
-        remove_work(run)  # nothing to resume: the next run tries all again
-        kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(settled.failures.items()))
-        raise AllFailedError(
-            f"none of {count(len(sources.sources), 'video')} is ok ({kinds}), so {run.out} is not sealed; "
-            "mend that, and the same command tries them all again"
-        )
-    return len(todo), num_frames
-
-
-def _replies(
-    workers: Workers, run: RunFolder, sources: SourceList, recipe: ExtractRecipe, rows: list[int]
-) -> Iterator[tuple[int, Reply]]:
-    """The reply for each row, in the order of completion; those of `_TRIED_TWICE` last, after a second try."""
-    again = []
-    for row, reply in workers.extract((row, _job(run, sources, recipe, row)) for row in rows):
-        if reply.outcome.failure in _TRIED_TWICE:
-            again.append(row)
+def _extract_again(run: RunFolder, request: Request, again: Again) -> Extraction:
+    with Before(run.out) as before:
+        description = before.dataset.description
+        update = Update(str(again), description.manifest_sha256)
+        if _is_open(run, update):
+            earlier = bind(run, _bound(request), request.recipe.limits, request.sources, update)
+            plan = read_plan(run.plan, request.sources)
         else:
-            yield row, reply
-    for row, reply in workers.extract(((row, _job(run, sources, recipe, row)) for row in sorted(again)), alone=True):
-        if reply.outcome.failure in _TRIED_TWICE:
-            # The process ended before it could tell the hash of its source, or clear its spool.
-            job = _job(run, sources, recipe, row)
-            with disk_errors(run.spool):
-                spool.remove(job.frames)
-                spool.remove(job.table)
-            yield row, Reply(replace(reply.outcome, source_sha256=_hash_or_none(job.source)), 0)
-        else:
-            yield row, reply
+            plan, earlier = _plan_again(run, request, again, before), Earlier()
+            if again.what != "damaged" and not plan.changes(before.rows):
+                clear(run)
+                return Extraction(description, was_sealed=True)
+            write_plan(run.plan, plan)
+            bind(run, _bound(request), request.recipe.limits, request.sources, update)
+        run = replace(run, first_shard=_num_shards(before), folders=_folders(before))
+        done = _carry_out(run, request, plan, before, update, earlier)
+    return replace(done, is_held=not clear(run))
 
 
-def _require_root(sources: SourceList) -> None:
-    """Raises StoreError where the source root is gone: then no video is at fault."""
+def _plan_again(run: RunFolder, request: Request, again: Again, before: Before) -> Plan:
+    sources = request.sources
+    redo = rows_to_redo(again, run.out, before.rows, sources, num_jobs=request.num_jobs, quiet=request.quiet)
+    if again.what != "update":
+        try:
+            _require_same_sources(run.out, before, redo, sources)
+        except UsageError:
+            clear(run)
+            raise
+    return plan_again(sources, before.rows, redo, request.recipe.store.format)
+
+
+def _carry_out(
+    run: RunFolder, request: Request, plan: Plan, before: Before | None, update: Update | None, earlier: Earlier
+) -> Extraction:
+    recipe = request.recipe
+    started_s = time.monotonic()
+    groups = group_rows(len(plan.rows), recipe.store.videos_per_shard)
+    recovered = recover(run, recipe.store.format, plan.work.sources, groups, earlier)
+    if not earlier.is_equal:
+        note(run, _bound(request), recipe.limits, plan.sources, update)
     try:
-        names = os.listdir(sources.root)
-    except OSError as error:
-        raise StoreError(f"the source root {sources.root} cannot be read: {error.strerror}; bring it back") from error
-    if not names:
-        raise StoreError(f"the source root {sources.root} has become empty; bring it back (is it mounted?)")
-
-
-def _job(run: RunFolder, sources: SourceList, recipe: ExtractRecipe, row: int) -> Job:
-    return Job(
-        source=_source_path(sources, row),
-        source_bytes=sources.sources[row].source_bytes,
-        frames=spool.frames_path(run.spool, row, recipe.store.format).absolute(),
-        table=spool.table_path(run.spool, row).absolute(),
-        recipe=recipe,
+        done = carry_out(
+            run,
+            plan,
+            before,
+            recipe,
+            pixel_libraries(),
+            groups,
+            recovered,
+            budget=request.budget,
+            num_jobs=request.num_jobs,
+            quiet=request.quiet,
+        )
+    except TooManyFailedError:
+        note(run, _bound(request), None, plan.sources, update)
+        raise
+    return Extraction(
+        done.description,
+        num_attempted=done.num_attempted,
+        num_frames=done.num_frames,
+        wall_s=time.monotonic() - started_s,
     )
 
 
-def _source_path(sources: SourceList, row: int) -> Path:
-    return sources.root / unescape_name(sources.sources[row].source)
+def _bound(request: Request) -> dict[str, Any]:
+    return bound_settings(request.recipe, pixel_libraries())
 
 
-def _hash_or_none(path: Path) -> str | None:
-    try:
-        return hash_file(path)
-    except OSError:
-        return None
+def _find_finished(run: RunFolder, request: Request) -> Extraction:
+    """Nothing is to be done for a finished dataset, but that what a killed run left is removed."""
+    done = require_same_dataset(run, request)
+    if not run.work.exists():
+        return done
+    with suppress(StoreError), RunLock(run.lock):
+        update = open_update(run)
+        if update is not None and update.manifest_sha256 == done.description.manifest_sha256:
+            return replace(done, open_update=update.asked_for)
+        return replace(done, is_held=not clear(run))
+    return done
 
 
-@contextmanager
-def _stop_on_signals(workers: Workers) -> Iterator[None]:
-    """The first Ctrl-C, SIGTERM or SIGHUP stops the workers; the second ends the program where it stands."""
+def require_same_dataset(run: RunFolder, request: Request) -> Extraction:
+    """Raises UsageError where the dataset has other settings or sources."""
+    description = _require_same_settings(run, request, None)
+    with Before(run.out) as dataset:
+        _require_same_sources(run.out, dataset, frozenset(), request.sources)
+    return Extraction(description, was_sealed=True)
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        if workers.is_stopped:
-            os._exit(Interrupted.exit_code)
-        workers.stop()
 
-    before = handle_signals(stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _require_same_settings(run: RunFolder, request: Request, libraries: dict[str, str] | None) -> Description:
+    """Raises UsageError where the dataset was made with other settings, or other than these `libraries`."""
+    description = read_description(run.out)
+    recipe_before = recipe_from_table(ExtractRecipe, description.recipe)
+    libraries_before = {} if libraries is None else description.libraries
+    before = bound_settings(recipe_before, libraries_before)
+    require_equal_settings(run.out, before, bound_settings(request.recipe, libraries or {}))
+    return description
+
+
+def _require_same_sources(out: Path, before: Before, redo: Set[int], now: SourceList) -> None:
+    """Raises UsageError unless `now` are the sources of the dataset, whatever the files of the rows `redo` are."""
+    file_now = {source.source: source for source in now.sources}
+    sources_before = []
+    for index, row in enumerate(before.rows):
+        source = Source(
+            video_id=row["video_id"],
+            source=row["source"],
+            source_bytes=row["source_bytes"],
+            label=row["label"],
+            class_name=row["class_name"],
+            subsets=tuple(row["subsets"]),
+        )
+        if index in redo and source.source in file_now:
+            source = replace(source, source_bytes=file_now[source.source].source_bytes)
+        sources_before.append(source)
+    description = before.dataset.description
+    undecided = [replace(source, status=None, failure=None, detail=None) for source in now.sources]
+    require_equal_sources(
+        out,
+        (description.dataset, description.classes, tuple(sources_before)),
+        replace(now, sources=tuple(undecided)),
+        "restore them, take them over with --update, or use another --out",
+    )
+
+
+def _is_open(run: RunFolder, update: Update) -> bool:
+    """Whether this update was begun and not finished; if not, what else a run left is removed.
+
+    Raises UsageError where another update is open.
+    """
+    begun = open_update(run)
+    if begun is None or begun.manifest_sha256 != update.manifest_sha256:
+        with disk_errors(run.work):
+            clear_state(run)
+        run.make()
+        return False
+    if begun.asked_for != update.asked_for:
+        raise UsageError(
+            f"a run with {begun.asked_for} was begun in {run.out} and not finished: finish it with the same command, "
+            f"or remove {run.work} to drop it"
+        )
+    return True
+
+
+def _num_shards(before: Before) -> int:
+    """One more than the largest number of a shard that the dataset has."""
+    locations = {row["location"] for row in before.rows if row["location"]}
+    return 1 + max(map(shard_number, locations), default=-1)
+
+
+def _folders(before: Before) -> frozenset[str]:
+    return frozenset(row["location"] for row in before.rows if row["location"])

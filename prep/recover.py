@@ -5,6 +5,7 @@ else was not synced: an ok video counts only if its frames and its table are the
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,66 +14,70 @@ import pyarrow as pa
 
 from manifests.atomic import disk_errors
 from manifests.records import Source
-from manifests.stores import arrow, frames
+from manifests.stores import arrow
 from prep import spool
 from prep.commit import manifest_part, read_part
 from prep.journal import Entry, read_journal, rewrite_journal
-from prep.run_folder import RunFolder, remove_temporaries
+from prep.run_folder import Earlier, RunFolder, remove_temporaries
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """`num_ok` counts the ok videos of each group that is committed, `entries` are the believed outcomes of rows in
-    other groups."""
+    """`finished` counts, of each group that is committed, its ok videos (as "ok") and its failures by kind; `entries`
+    are the believed outcomes of rows in other groups."""
 
-    num_ok: dict[int, int]
+    finished: dict[int, Counter[str]]
     entries: dict[int, Entry]
 
 
 def recover(
-    run: RunFolder, store: str, sources: Sequence[Source], groups: Sequence[range], *, same_limits: bool = True
+    run: RunFolder, store: str, sources: Sequence[Source], groups: Sequence[range], earlier: Earlier | None = None
 ) -> Recovered:
     """Read the journal, check what it names, and remove all that is not to be believed.
 
-    With other limits than before (`same_limits` is false) what is ok stays, and what is not is tried again.
-    Raises StoreError, DamagedError.
+    What an `earlier` run with other limits found ok stays, and what is not is tried again; rows whose files changed are
+    done anew. Raises StoreError, DamagedError.
     """
+    earlier = earlier or Earlier()
     remove_temporaries(run.out)
     journal = read_journal(run.journal)
-    num_ok = _finished_groups(run, store, sources, groups, same_limits=same_limits)
+    finished = _finished_groups(run, store, sources, groups, earlier)
     believed: dict[int, Entry] = {}
     with disk_errors(run.out):
         for group in range(len(groups)):
-            if group in num_ok:
+            if group in finished:
                 continue
             for row in groups[group]:
                 entry = journal.get(row)
-                if entry is not None and _is_believed(run, store, sources[row], entry, same_limits=same_limits):
+                if entry is not None and _is_believed(run, store, sources[row], entry, earlier):
                     believed[row] = entry
                 elif store == "frames":
-                    spool.remove(run.out / frames.location_of(sources[row].video_id))
+                    spool.remove(run.out / run.folder_location(sources[row].video_id))
             spool.remove(manifest_part(run, group))
         _clear_spool(run, store, believed)
-    if not same_limits:
+    if not earlier.is_equal:
         rewrite_journal(run.journal, believed.values())
-    return Recovered(num_ok, believed)
+    return Recovered(finished, believed)
 
 
 def _finished_groups(
-    run: RunFolder, store: str, sources: Sequence[Source], groups: Sequence[range], *, same_limits: bool
-) -> dict[int, int]:
-    """The ok videos of each group that is finished: its rows are there, and their frames where the rows say."""
-    finished = {}
+    run: RunFolder, store: str, sources: Sequence[Source], groups: Sequence[range], earlier: Earlier
+) -> dict[int, Counter[str]]:
+    """What became of each group that is finished: its rows are there, and their frames where the rows say."""
+    finished: dict[int, Counter[str]] = {}
     for group, rows_of_group in enumerate(groups):
         if not manifest_part(run, group).exists():
             continue
         rows = read_part(manifest_part(run, group)).to_pylist()
         ok = [row for row in rows if row["status"] == "ok"]
         num_settled = sum(sources[row].status is not None for row in rows_of_group)
-        if not same_limits and len(ok) + num_settled < len(rows):
+        if earlier.other_limits and len(ok) + num_settled < len(rows):
+            continue
+        if not earlier.changed_rows.isdisjoint(rows_of_group):
             continue
         if all(_shard_is_whole(run, ok)) if store == "arrow" else all(_folders_are_whole(run, ok)):
-            finished[group] = len(ok)
+            kinds = ["ok" if row["status"] == "ok" else row["failure"] for row in rows]
+            finished[group] = Counter(kind for kind in kinds if kind)
     return finished
 
 
@@ -99,13 +104,15 @@ def _folders_are_whole(run: RunFolder, ok: Sequence[dict[str, Any]]) -> Iterator
         yield folder.is_dir() and len(os.listdir(folder)) == row["num_frames"]
 
 
-def _is_believed(run: RunFolder, store: str, source: Source, entry: Entry, *, same_limits: bool) -> bool:
+def _is_believed(run: RunFolder, store: str, source: Source, entry: Entry, earlier: Earlier) -> bool:
+    if entry.row in earlier.changed_rows:
+        return False
     if entry.outcome.status != "ok":
-        return same_limits
+        return not earlier.other_limits
     if store == "arrow":
         location = spool.frames_path(run.spool, entry.row, store)
     else:
-        location = run.out / frames.location_of(source.video_id)
+        location = run.out / run.folder_location(source.video_id)
     return spool.is_intact(location, spool.table_path(run.spool, entry.row), entry.outcome, entry.table_crc32)
 
 

@@ -122,8 +122,8 @@ def report_lines(report: Report) -> list[str]:
         lines += ["", f"ok, with a remark ({len(report.remarks):,}):", *_examples(report.remarks)]
     if report.num_could_be_kept:
         lines.append(
-            f"{count(report.num_could_be_kept, 'failed video')} would be kept by an extraction into a new --out "
-            "with --set limits.keep_damaged=true"
+            f"{count(report.num_could_be_kept, 'failed video')} would be kept by the same prep extract "
+            "with --retry failed:decode --set limits.keep_damaged=true"
         )
     if report.empty_classes:
         lines.append(f"classes without an ok video: {', '.join(report.empty_classes)}")

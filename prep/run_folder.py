@@ -1,34 +1,52 @@
 """OUT/.work, the state of an open run: where its files lie, and what binds the runs that share it.
 
 lock             manifests.lock
-run.json         the settings that all runs into this OUT must share
+run.json         the settings that all runs into this OUT must share, and of which dataset it is an update
 sources.parquet  the source list, in row order
+plan.json        of an update: the rows that are not decoded (prep.plan)
 journal.jsonl    prep.journal
 spool/           prep.spool
 groups/          prep.commit: what is finished, group by group
+before/          of an update: the tables that dataset.json still tells of, while they are replaced
+superseded/      each dataset.json that an update replaced and that a reader holds
 """
 
 import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import count as count_from
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from manifests.atomic import TEMPORARY_PREFIX, atomic_write, disk_errors, sync_folder
-from manifests.description import WORK_FOLDER, is_dataset
+from manifests.description import BEFORE_FOLDER, WORK_FOLDER, is_dataset
 from manifests.errors import DamagedError, UsageError
+from manifests.names import shard_file_name
 from manifests.recipe import flat
 from manifests.records import Source
 from manifests.sources import SourceList, read_sources, write_sources
-from manifests.stores import arrow
+from manifests.stores import arrow, frames
 from manifests.wording import count, quote_some
 from prep.recipe import ExtractRecipe, Limits
 
 
 @dataclass(frozen=True)
+class Update:
+    """A run over a finished dataset: what it was asked for, such as "--retry failed", and the SHA-256 of the manifest
+    that it goes on from."""
+
+    asked_for: str
+    manifest_sha256: str
+
+
+@dataclass(frozen=True)
 class RunFolder:
-    """The paths of a run into `out`."""
+    """The paths of a run into `out`. An update begins with shard `first_shard`, and puts no frame folder where the
+    dataset before has one of its `folders`."""
 
     out: Path
+    first_shard: int = 0
+    folders: frozenset[str] = frozenset()
 
     @property
     def work(self) -> Path:
@@ -57,6 +75,38 @@ class RunFolder:
     @property
     def groups(self) -> Path:
         return self.work / "groups"
+
+    @property
+    def plan(self) -> Path:
+        return self.work / "plan.json"
+
+    @property
+    def before(self) -> Path:
+        return self.out / BEFORE_FOLDER
+
+    @property
+    def superseded(self) -> Path:
+        return self.work / "superseded"
+
+    def shard_location(self, group: int) -> str:
+        """Where the shard of a group lies, relative to `out`."""
+        return f"{arrow.FOLDER}/{shard_file_name(self.first_shard + group)}"
+
+    def folder_location(self, video_id: str) -> str:
+        """Where the frame folder of a video lies, relative to `out`: frames/<video_id>, or where the dataset before
+        has a folder there, above it or below it, frames-2/<video_id> and so on."""
+        for number in count_from(1):
+            location = frames.location_of(video_id, number)
+            above = {str(parent) for parent in PurePosixPath(location).parents}
+            if location not in self.folders_and_above and not above & self.folders:
+                return location
+        raise AssertionError("unreachable")
+
+    @cached_property
+    def folders_and_above(self) -> frozenset[str]:
+        """`folders`, and each that one of them lies in."""
+        above = {str(parent) for location in self.folders for parent in PurePosixPath(location).parents}
+        return self.folders | above
 
     def make(self) -> None:
         """Raises StoreError."""
@@ -93,41 +143,85 @@ def bound_settings(recipe: ExtractRecipe, libraries: dict[str, str]) -> dict[str
     return bound | {f"version of {name}": version for name, version in libraries.items()}
 
 
-def bind(run: RunFolder, bound: dict[str, Any], limits: Limits, sources: SourceList) -> bool:
+@dataclass(frozen=True)
+class Earlier:
+    """What a run that is resumed did differently: whether it had other limits, and the rows whose files are others."""
+
+    other_limits: bool = False
+    changed_rows: frozenset[int] = frozenset()
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.other_limits and not self.changed_rows
+
+
+def bind(
+    run: RunFolder, bound: dict[str, Any], limits: Limits, sources: SourceList, update: Update | None = None
+) -> Earlier:
     """Write the settings and sources of a new run, or compare with those of the run that began.
 
-    Returns whether the run before, if there was one, had the same limits. Raises UsageError, naming what differs,
+    The limits and the files of a new dataset may be others: see `note`. Raises UsageError, naming what differs,
     DamagedError where the state cannot be read, StoreError.
     """
     if not run.settings.exists():
-        write_sources(run.sources, sources)
-        _write_settings(run, bound, limits)
-        return True
-    try:
-        begun = json.loads(run.settings.read_text(encoding="utf-8"))
-        if not isinstance(begun, dict) or not isinstance(begun.get("bound"), dict):
-            raise ValueError("it holds no settings")
-    except (OSError, ValueError) as error:
-        raise DamagedError(f"cannot read {run.settings}: {error}; remove {run.out} and begin again") from error
+        note(run, bound, limits, sources, update)
+        return Earlier()
+    begun = _read_settings(run)
     require_equal_settings(run.out, begun["bound"], bound)
     try:
         before = read_sources(run.sources)
     except UsageError as error:
         raise DamagedError(f"{error}; remove {run.out} and begin again") from error
-    require_equal_sources(run.out, (before.dataset, before.classes, before.sources), sources)
-    same_limits: bool = begun.get("limits") == asdict(limits)
-    return same_limits
+    changed, as_now = set(), list(before.sources)
+    if update is None and len(before.sources) == len(sources.sources):
+        for row, (old, new) in enumerate(zip(before.sources, sources.sources, strict=True)):
+            as_now[row] = with_file_of(old, new)
+            if as_now[row] != old:
+                changed.add(row)
+    require_equal_sources(run.out, (before.dataset, before.classes, tuple(as_now)), sources)
+    return Earlier(begun.get("limits") != asdict(limits), frozenset(changed))
 
 
-def note_limits(run: RunFolder, bound: dict[str, Any], limits: Limits) -> None:
-    """Note the limits of this run, once nothing is left that was judged by others. Raises StoreError."""
-    _write_settings(run, bound, limits)
+def with_file_of(old: Source, new: Source) -> Source:
+    """`old` as if its file, and with it what the scan says of that, were the one of `new`."""
+    return replace(old, source_bytes=new.source_bytes, status=new.status, failure=new.failure, detail=new.detail)
 
 
-def _write_settings(run: RunFolder, bound: dict[str, Any], limits: Limits) -> None:
+def note(
+    run: RunFolder,
+    bound: dict[str, Any],
+    limits: Limits | None,
+    sources: SourceList,
+    update: Update | None,
+) -> None:
+    """Note what this run does, once nothing is left that an earlier one judged differently. Without `limits` the next
+    run tries again what is not ok. Raises StoreError."""
+    write_sources(run.sources, sources)
+    table = {
+        "bound": bound,
+        "limits": None if limits is None else asdict(limits),
+        "update": None if update is None else asdict(update),
+    }
     with atomic_write(run.settings) as temporary:
-        text = json.dumps({"bound": bound, "limits": asdict(limits)}, indent=2)
-        temporary.write_text(text + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+
+
+def open_update(run: RunFolder) -> Update | None:
+    """The update that was begun and not finished, if there is one. Raises DamagedError."""
+    if not run.settings.exists():
+        return None
+    update = _read_settings(run).get("update")
+    return Update(**update) if update else None
+
+
+def _read_settings(run: RunFolder) -> dict[str, Any]:
+    try:
+        begun = json.loads(run.settings.read_text(encoding="utf-8"))
+        if not isinstance(begun, dict) or not isinstance(begun.get("bound"), dict):
+            raise ValueError("it holds no settings")
+        return begun
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"cannot read {run.settings}: {error}; remove {run.out} and begin again") from error
 
 
 def require_equal_settings(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -139,8 +233,13 @@ def require_equal_settings(out: Path, before: dict[str, Any], now: dict[str, Any
         raise UsageError(f"{out} was made with {'; '.join(differing)}: use the same settings or another --out")
 
 
-def require_equal_sources(out: Path, before: tuple[str, tuple[str, ...], tuple[Source, ...]], now: SourceList) -> None:
-    """Raises UsageError that counts the sources in which an earlier run into `out` differs.
+def require_equal_sources(
+    out: Path,
+    before: tuple[str, tuple[str, ...], tuple[Source, ...]],
+    now: SourceList,
+    mend: str = "restore them or use another --out",
+) -> None:
+    """Raises UsageError that counts the sources in which an earlier run into `out` differs, and says what to do.
 
     `before` is its dataset, its classes and its sources.
     """
@@ -157,7 +256,7 @@ def require_equal_sources(out: Path, before: tuple[str, tuple[str, ...], tuple[S
         what = f"{count(num_new, 'new video')}, {num_gone} gone, {num_changed} with another size, label or subset"
     else:
         what = "the classes or the order of the videos are others"
-    raise UsageError(f"{out} was made from other sources: {what}; restore them or use another --out")
+    raise UsageError(f"{out} was made from other sources: {what}; {mend}")
 
 
 def remove_temporaries(out: Path) -> None:

@@ -1,10 +1,14 @@
-"""Seal a finished run: one manifest, one frames.parquet, then dataset.json, then .work goes."""
+"""Seal a finished run: one frames.parquet, one manifest, then dataset.json, which makes them valid.
+
+An update keeps the two that it replaces in .work/before until then, so that at every moment the dataset.json in OUT
+finds the tables that it tells of (manifests.dataset.open_table).
+"""
 
 import dataclasses
-import errno
+import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from manifests.atomic import atomic_write, disk_errors
-from manifests.description import Description, hash_classes, hash_file, write_description
+from manifests.atomic import atomic_write, disk_errors, sync_folder
+from manifests.description import DESCRIPTION_FILE, Description, hash_classes, hash_file, write_description
+from manifests.errors import StoreError
 from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, MANIFEST_SCHEMA
-from manifests.records import STATUSES
+from manifests.records import STATUSES, Source
+from prep.before import Before
 from prep.commit import frames_part, manifest_part, read_part
+from prep.plan import Plan
 from prep.recipe import ExtractRecipe
 from prep.run_folder import RunFolder
 
@@ -47,27 +54,33 @@ class _Totals:
 def seal(
     run: RunFolder,
     *,
-    dataset: str,
-    classes: Sequence[str],
+    plan: Plan,
+    before: Before | None,
     recipe: ExtractRecipe,
     libraries: dict[str, str],
     num_groups: int,
 ) -> Description:
-    """Join the parts of all groups, which must be committed, and describe the dataset. Raises StoreError."""
+    """Join the parts of all groups, which must be committed, with the rows that stay from the dataset `before`, if
+    there is one, and describe the dataset. Raises StoreError, DamagedError where `before` cannot be read."""
+    _require_frames(run, num_groups)
     totals = _Totals()
     manifest, frames = run.out / MANIFEST_FILE, run.out / FRAMES_FILE
+    if before is not None:
+        _keep_tables(run)
     with atomic_write(frames) as temporary:
-        parts = (frames_part(run, group) for group in range(num_groups))
-        _join(temporary, FRAMES_SCHEMA, _tables(parts), _FRAMES_ROWS_PER_ROW_GROUP)
+        parts = _NewRows(frames_part(run, group) for group in range(num_groups))
+        _join(temporary, FRAMES_SCHEMA, _frame_tables(plan, before, parts), _FRAMES_ROWS_PER_ROW_GROUP)
     with atomic_write(manifest) as temporary:
-        parts = (manifest_part(run, group) for group in range(num_groups))
-        _join(temporary, MANIFEST_SCHEMA, _counted(_tables(parts), totals), _MANIFEST_ROWS_PER_ROW_GROUP)
+        parts = _NewRows(manifest_part(run, group) for group in range(num_groups))
+        tables = _counted(_manifest_tables(plan, before, parts), totals)
+        _join(temporary, MANIFEST_SCHEMA, tables, _MANIFEST_ROWS_PER_ROW_GROUP)
     num_videos = sum(totals.counts.values())
+    classes = plan.sources.classes
     with disk_errors(run.out):
         description = Description(
-            dataset=dataset,
+            dataset=plan.sources.dataset,
             recipe=dataclasses.asdict(recipe),
-            classes=tuple(classes),
+            classes=classes,
             classes_sha256=hash_classes(classes),
             subsets={"all": num_videos, **dict(sorted(totals.subsets.items()))},
             counts={status: totals.counts[status] for status in STATUSES},
@@ -79,23 +92,85 @@ def seal(
             libraries=libraries,
         )
     write_description(run.out, description)
-    remove_work(run)
     return description
 
 
-def remove_work(run: RunFolder) -> None:
-    """Remove the state of the run, last of all. Raises StoreError. A run that comes upon it just now clears it up."""
+def _require_frames(run: RunFolder, num_groups: int) -> None:
+    """Raises StoreError where frames that were committed have vanished since; a resumed run does those groups again."""
+    for group in range(num_groups):
+        for location in read_part(manifest_part(run, group)).column("location").unique().drop_null().to_pylist():
+            if not (run.out / location).exists():
+                raise StoreError(f"{run.out / location} has vanished; check the disk and run the same command again")
+
+
+def _keep_tables(run: RunFolder) -> None:
+    """Keep what an update replaces: the tables until dataset.json is the new one, that one for as long as it is held.
+
+    A file system without hard links gets copies; a reader's hold is not seen through one.
+    """
     with disk_errors(run.work):
-        try:
-            shutil.rmtree(run.work)
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
-                raise
+        for folder in (run.before, run.superseded):
+            folder.mkdir(exist_ok=True)
+        number = 1 + max((int(path.stem) for path in run.superseded.iterdir()), default=-1)
+        kept = {run.before / name: run.out / name for name in (DESCRIPTION_FILE, MANIFEST_FILE, FRAMES_FILE)}
+        kept[run.superseded / f"{number:05d}.json"] = run.out / DESCRIPTION_FILE
+        for link, file in kept.items():
+            if not link.exists():
+                try:
+                    os.link(file, link)
+                except OSError:
+                    shutil.copyfile(file, link)
+        sync_folder(run.before)
 
 
-def _tables(parts: Iterator[Path]) -> Iterator[pa.Table]:
-    for part in parts:
-        yield read_part(part)
+class _NewRows:
+    """The rows of the parts of a table, in order."""
+
+    def __init__(self, parts: Iterator[Path]) -> None:
+        self._tables = map(read_part, parts)
+        self._rest: pa.Table | None = None
+
+    def take(self, video_ids: Set[str]) -> Iterator[pa.Table]:
+        """The next rows, for as long as they are of these videos."""
+        while True:
+            if self._rest is None or self._rest.num_rows == 0:
+                self._rest = next(self._tables, None)
+                if self._rest is None:
+                    return
+                continue
+            ids = self._rest.column("video_id").to_pylist()
+            num_rows = next((index for index, video_id in enumerate(ids) if video_id not in video_ids), len(ids))
+            if num_rows == 0:
+                return
+            yield self._rest.slice(0, num_rows)
+            self._rest = self._rest.slice(num_rows)
+
+
+def _manifest_tables(plan: Plan, before: Before | None, new: _NewRows) -> Iterator[pa.Table]:
+    for is_kept, rows in plan.spans():
+        sources = [plan.sources.sources[row] for row in rows]
+        if is_kept and before is not None:
+            yield _renewed(before.manifest_rows([plan.kept[row] for row in rows]), sources)
+        else:
+            yield from new.take({source.video_id for source in sources})
+
+
+def _renewed(rows: pa.Table, sources: Sequence[Source]) -> pa.Table:
+    """Rows that stay, with what an annotation may say anew."""
+    for name in ("video_id", "label", "class_name", "subsets"):
+        field = MANIFEST_SCHEMA.field(name)
+        values = pa.array([getattr(source, name) for source in sources], field.type)
+        rows = rows.set_column(MANIFEST_SCHEMA.get_field_index(name), field, values)
+    return rows
+
+
+def _frame_tables(plan: Plan, before: Before | None, new: _NewRows) -> Iterator[pa.Table]:
+    for is_kept, rows in plan.spans():
+        if is_kept and before is not None:
+            kept = [plan.kept[row] for row in rows]
+            yield before.frame_rows([row for row in kept if before.rows[row]["status"] == "ok"])
+        else:
+            yield from new.take({plan.sources.sources[row].video_id for row in rows})
 
 
 def _counted(tables: Iterator[pa.Table], totals: _Totals) -> Iterator[pa.Table]:
@@ -108,10 +183,12 @@ def _join(path: Path, schema: Any, tables: Iterator[pa.Table], rows_per_row_grou
     """Write tables into one Parquet file, regrouped so that row groups have a sensible size."""
     with open(path, "wb") as file, pq.ParquetWriter(file, schema) as writer:
         waiting: list[pa.Table] = []
+        num_waiting = 0
         for table in tables:
             waiting.append(table)
-            if sum(part.num_rows for part in waiting) >= rows_per_row_group:
+            num_waiting += table.num_rows
+            if num_waiting >= rows_per_row_group:
                 writer.write_table(pa.concat_tables(waiting), row_group_size=rows_per_row_group)
-                waiting = []
+                waiting, num_waiting = [], 0
         if waiting:
             writer.write_table(pa.concat_tables(waiting), row_group_size=rows_per_row_group)

@@ -10,7 +10,8 @@ from prep.run_folder import RunFolder
 
 
 class Settled:
-    """`groups` are the rows of each group, `num_ok` counts the ok videos of each group that is committed already."""
+    """`groups` are the rows of each group; `finished` counts, of each group that is committed already, its ok videos
+    (as "ok") and its failures by kind."""
 
     def __init__(
         self,
@@ -18,16 +19,16 @@ class Settled:
         store: str,
         sources: Sequence[Source],
         groups: Sequence[range],
-        num_ok: Mapping[int, int],
+        finished: Mapping[int, Counter[str]],
     ) -> None:
         self._run = run
         self._store = store
         self._sources = sources
         self._groups = groups
-        self._finished = set(num_ok)
+        self._finished = set(finished)
         self._waiting: dict[int, dict[int, Entry]] = {}
-        self.num_ok = sum(num_ok.values())
-        self.failures: Counter[str] = Counter()
+        self.failures: Counter[str] = sum(finished.values(), Counter())
+        self.num_ok = self.failures.pop("ok", 0)
 
     def add(self, entry: Entry) -> None:
         """Take an outcome; commit its group if that completes it. Raises StoreError."""

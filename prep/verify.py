@@ -4,16 +4,16 @@ The quick level reads dataset.json, the manifest and frames.parquet; of a shard 
 they are, how many, of which sizes, at which positions), of a frame folder the names and sizes of its files. The deep
 level reads every frame, compares its CRC-32, and decodes it.
 
-A manifest or frames.parquet that is not the one that dataset.json tells of is not looked into.
+What lies there and no manifest names is a problem, unless a run is open in OUT/.work: then it may be that run's, and is
+a remark. A manifest or frames.parquet that is not the one that dataset.json tells of is not looked into.
 
 Arrays: num_bytes_N int32 and crc32_N uint32, of the frames of one video.
 """
 
-import itertools
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import simplejpeg
 
-from manifests.dataset import Dataset, read_manifest
-from manifests.description import DESCRIPTION_FILE, hash_classes, hash_file, read_description
+from manifests.dataset import Dataset, open_dataset, open_table
+from manifests.description import DESCRIPTION_FILE, WORK_FOLDER, hash_classes, read_description
 from manifests.errors import DamagedError
-from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, read_parquet
+from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, parse_parquet
 from manifests.names import frame_file_name
 from manifests.records import Placement
-from manifests.stores import arrow, frames
+from manifests.stores import arrow
+from manifests.wording import count
+from prep.clear import unnamed
 
 Row = dict[str, Any]
 """What is looked at of a row of the manifest, by column name, and its `position` there."""
@@ -39,6 +41,15 @@ _COLUMNS = (
     *("video_id", "label", "class_name", "subsets", "status", "failure", "num_frames", "width", "height"),
     *("location", "row", "offsets_at", "data_at", "num_bytes", "content_crc32"),
 )
+
+_FRAMES_AT_A_TIME = 64
+"""So many frames of a video are read at once, which bounds the memory for a long one."""
+
+_LOOKED_AT = {
+    "arrow": "compared rows, positions, counts and sizes, frame contents not read (--deep does)",
+    "frames": "compared names, counts and sizes of files, frame contents not read (--deep does)",
+}
+"""What the quick level can tell, by store."""
 
 
 @dataclass(frozen=True)
@@ -61,50 +72,99 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What was looked at, and what is wrong. `num_frames` is 0 unless the frames themselves were read."""
+    """What was looked at, and what is wrong. `num_frames` is 0 unless the frames themselves were read; `looked_at` says
+    what this level can tell of this store; `remarks` are no problems."""
 
     num_videos: int
     num_frames: int
+    looked_at: str
     problems: tuple[Problem, ...]
+    remarks: tuple[str, ...] = ()
 
 
 def verify(folder: Path, *, deep: bool, num_jobs: int) -> Verification:
     """Raises UsageError where `folder` is no prepared dataset; all that is wrong with one is a Problem."""
     try:
-        description = read_description(folder)
+        read_description(folder)
     except DamagedError as error:
         return _unreadable(DESCRIPTION_FILE, error)
     try:
-        manifest = read_manifest(folder, description.manifest_sha256)
+        dataset = open_dataset(folder)
     except DamagedError as error:
         return _unreadable(MANIFEST_FILE, error)
-    with Dataset(folder, description, manifest) as dataset:
-        rows = [{**row, "position": position} for position, row in enumerate(manifest.select(_COLUMNS).to_pylist())]
+    with dataset:
+        manifest = dataset.manifest.select(_COLUMNS).to_pylist()
+        rows = [{**row, "position": position} for position, row in enumerate(manifest)]
         ok = [row for row in rows if row["status"] == "ok"]
         tables, problems = _frame_tables(dataset, ok)
         problems += _counts(dataset, rows)
-        problems += _shards(dataset, [row for row in ok if row["row"] >= 0], tables)
-        problems += _folders(dataset, [row for row in ok if row["row"] < 0], tables)
-        readable = _not_named(ok, problems) if deep else []
-        known = {(problem.file, problem.video_id, problem.frame) for problem in problems}
-        found = joblib.Parallel(n_jobs=num_jobs, backend="threading", return_as="generator")(
-            joblib.delayed(_frames_of)(dataset, row, tables.get(row["video_id"])) for row in readable
-        )
-        for problem in itertools.chain.from_iterable(found):
-            if (problem.file, problem.video_id, problem.frame) not in known:
-                problems.append(problem)
-    num_frames = sum(row["num_frames"] for row in readable)
-    return Verification(num_videos=len(ok), num_frames=num_frames, problems=tuple(problems))
+        in_shards, in_folders = [row for row in ok if row["row"] >= 0], [row for row in ok if row["row"] < 0]
+        problems += _shards(dataset, in_shards, tables)
+        problems += _folders(dataset, in_folders, tables, num_jobs)
+        strays = [_stray(folder, path) for path in unnamed(folder, {row["location"] for row in ok})]
+        remarks = []
+        if (folder / WORK_FOLDER).exists():
+            remarks.append(_open_run(folder, strays))
+        else:
+            problems += strays
+        num_frames = 0
+        if deep:
+            readable = _not_named(ok, problems)
+            problems += _not_known(_contents(dataset, readable, tables, num_jobs), problems)
+            num_frames = sum(row["num_frames"] for row in readable)
+    quick = _LOOKED_AT["frames" if in_folders else "arrow"]
+    looked_at = f"read and decoded {count(num_frames, 'frame')}" if deep else quick
+    return Verification(
+        num_videos=len(ok),
+        num_frames=num_frames,
+        looked_at=looked_at,
+        problems=tuple(problems),
+        remarks=tuple(remarks),
+    )
 
 
 def _unreadable(name: str, error: DamagedError) -> Verification:
-    return Verification(num_videos=0, num_frames=0, problems=(Problem(file=name, problem=str(error)),))
+    problem = Problem(file=name, problem=str(error))
+    return Verification(num_videos=0, num_frames=0, looked_at="looked no further", problems=(problem,))
+
+
+def _open_run(folder: Path, strays: Sequence[Problem]) -> str:
+    """What is said of a dataset into which a run is open, or was killed."""
+    left_out = f"; left out {count(len(strays), 'file or folder', 'files and folders')} that the manifest does not name"
+    return f"{folder / WORK_FOLDER} is there: a run is open or was stopped{left_out if strays else ''}"
+
+
+def problem_lines(problems: Sequence[Problem], max_lines: int) -> list[str]:
+    """The problems as a table, the first `max_lines` of them. Frames count from 0."""
+    if not problems:
+        return []
+    rows = [("file", "video", "frame", "problem")]
+    for problem in problems[:max_lines]:
+        frame = "-" if problem.frame is None else str(problem.frame)
+        rows.append((problem.file, problem.video_id or "-", frame, problem.problem))
+    rows = [(_one_line(file), _one_line(video_id), frame, _one_line(text)) for file, video_id, frame, text in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = ["  ".join([*map(str.ljust, row[:3], widths), row[3]]) for row in rows]
+    if len(problems) > max_lines:
+        lines.append(f"and {len(problems) - max_lines:,} more; --json names all")
+    return lines
+
+
+def _one_line(text: str) -> str:
+    """A name may hold line ends and tabs, which would break a table."""
+    return "".join(c if c.isprintable() or "\ud800" <= c <= "\udfff" else repr(c)[1:-1] for c in text)
 
 
 def _not_named(rows: list[Row], problems: list[Problem]) -> list[Row]:
     """The rows without those that are known to be missing or misplaced as a whole."""
     named = {(problem.file, problem.video_id) for problem in problems if problem.frame is None}
     return [row for row in rows if not {(row["location"], row["video_id"]), (row["location"], None)} & named]
+
+
+def _not_known(found: Iterator[Problem], problems: Sequence[Problem]) -> list[Problem]:
+    """What was found in a frame of which no problem is known."""
+    known = {(problem.file, problem.video_id, problem.frame) for problem in problems}
+    return [problem for problem in found if (problem.file, problem.video_id, problem.frame) not in known]
 
 
 def _counts(dataset: Dataset, rows: list[Row]) -> Iterator[Problem]:
@@ -128,13 +188,13 @@ def _counts(dataset: Dataset, rows: list[Row]) -> Iterator[Problem]:
 
 def _frame_tables(dataset: Dataset, rows: list[Row]) -> tuple[dict[str, _FrameTable], list[Problem]]:
     """frames.parquet by video_id, as far as it has as many frames as the manifest, and what is wrong with it."""
-    path = dataset.folder / FRAMES_FILE
     try:
-        if hash_file(path) != dataset.description.frames_sha256:
-            return {}, [Problem(file=FRAMES_FILE, problem=f"its SHA-256 is not the one in {DESCRIPTION_FILE}")]
-        table = read_parquet(path)
+        with open_table(dataset.folder, FRAMES_FILE, dataset.description.frames_sha256) as file:
+            table = parse_parquet(file)
         if not table.schema.equals(FRAMES_SCHEMA):
             raise pa.ArrowInvalid("it does not have the columns of a frame table")
+    except DamagedError as error:
+        return {}, [Problem(file=FRAMES_FILE, problem=str(error))]
     except (OSError, pa.ArrowException) as error:
         return {}, [Problem(file=FRAMES_FILE, problem=f"cannot be read: {error}")]
     tables: dict[str, _FrameTable] = {}
@@ -163,10 +223,6 @@ def _shards(dataset: Dataset, rows: list[Row], tables: dict[str, _FrameTable]) -
         by_shard.setdefault(row["location"], []).append(row)
     for location, expected in by_shard.items():
         yield from _shard(dataset.folder / location, location, expected, tables)
-    folder = dataset.folder / arrow.FOLDER
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if f"{arrow.FOLDER}/{path.name}" not in by_shard:
-            yield Problem(file=f"{arrow.FOLDER}/{path.name}", problem="no video of the manifest lies in it")
 
 
 def _shard(path: Path, location: str, rows: list[Row], tables: dict[str, _FrameTable]) -> Iterator[Problem]:
@@ -216,64 +272,83 @@ def _placed_video(
             yield Problem(file=location, video_id=video_id, frame=frame, problem=problem)
 
 
-def _folders(dataset: Dataset, rows: list[Row], tables: dict[str, _FrameTable]) -> Iterator[Problem]:
-    expected_folders = set()
-    for row in rows:
-        expected_folders.add(row["location"])
-        yield from _folder(dataset.folder / row["location"], row, tables.get(row["video_id"]))
-    root = dataset.folder / frames.FOLDER
-    above = {str(parent) for location in expected_folders for parent in Path(location).parents}
-    for folder, subfolders, files in os.walk(root):
-        location = Path(folder).relative_to(dataset.folder).as_posix()
-        if location in expected_folders:
-            subfolders.clear()
-            continue
-        for name in files:
-            yield Problem(file=f"{location}/{name}", problem="no video of the manifest has this file")
-        for name in list(subfolders):
-            inner = f"{location}/{name}"
-            if inner not in expected_folders and inner not in above:
-                subfolders.remove(name)
-                yield Problem(file=inner, problem="no video of the manifest lies in it")
+def _folders(dataset: Dataset, rows: list[Row], tables: dict[str, _FrameTable], num_jobs: int) -> Iterator[Problem]:
+    found = joblib.Parallel(n_jobs=num_jobs, backend="threading", return_as="generator")(
+        joblib.delayed(_folder)(dataset.folder / row["location"], row, tables.get(row["video_id"])) for row in rows
+    )
+    for problems in found:
+        yield from problems
 
 
-def _folder(folder: Path, row: Row, table: _FrameTable | None) -> Iterator[Problem]:
-    video_id = row["video_id"]
+def _stray(folder: Path, path: Path) -> Problem:
+    location = path.relative_to(folder).as_posix()
+    is_frame = path.is_file() and not location.startswith(f"{arrow.FOLDER}/")
+    what = "no video of the manifest has this file" if is_frame else "no video of the manifest lies in it"
+    return Problem(file=location, problem=what)
+
+
+def _folder(folder: Path, row: Row, table: _FrameTable | None) -> list[Problem]:
+    video_id, location = row["video_id"], row["location"]
+    try:
+        with os.scandir(folder) as entries:
+            sizes = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in entries}
+    except (FileNotFoundError, NotADirectoryError):
+        return [Problem(file=location, video_id=video_id, problem="its folder is missing")]
+    except OSError as error:
+        return [Problem(file=location, video_id=video_id, problem=f"cannot be read: {error.strerror}")]
     expected = {frame_file_name(index): index for index in range(row["num_frames"])}
-    if not folder.is_dir():
-        yield Problem(file=row["location"], video_id=video_id, problem="its folder is missing")
-        return
-    sizes = {path.name: path.lstat().st_size for path in folder.iterdir()}
+    problems = []
     for name in sorted(expected.keys() - sizes.keys()):
-        file = f"{row['location']}/{name}"
-        yield Problem(file=file, video_id=video_id, frame=expected[name], problem="is missing")
+        file = f"{location}/{name}"
+        problems.append(Problem(file=file, video_id=video_id, frame=expected[name], problem="is missing"))
     for name in sorted(sizes.keys() - expected.keys()):
-        yield Problem(file=f"{row['location']}/{name}", video_id=video_id, problem="is no frame of the video")
-    if table is None:
-        return
-    for name, index in expected.items():
-        if name in sizes and sizes[name] != table.num_bytes_N[index]:
-            problem = f"has {sizes[name]} bytes, not {table.num_bytes_N[index]}"
-            yield Problem(file=f"{row['location']}/{name}", video_id=video_id, frame=index, problem=problem)
+        problems.append(Problem(file=f"{location}/{name}", video_id=video_id, problem="is no frame of the video"))
+    meant = [] if table is None else table.num_bytes_N.tolist()
+    for (name, index), num_bytes in zip(expected.items(), meant, strict=False):
+        if sizes.get(name, num_bytes) != num_bytes:
+            problem = f"has {sizes[name]} bytes, not {num_bytes}"
+            problems.append(Problem(file=f"{location}/{name}", video_id=video_id, frame=index, problem=problem))
+    return problems
+
+
+def _contents(dataset: Dataset, rows: list[Row], tables: dict[str, _FrameTable], num_jobs: int) -> Iterator[Problem]:
+    found = joblib.Parallel(n_jobs=num_jobs, backend="threading", return_as="generator")(
+        joblib.delayed(_frames_of)(dataset, row, tables.get(row["video_id"])) for row in rows
+    )
+    for problems in found:
+        yield from problems
 
 
 def _frames_of(dataset: Dataset, row: Row, table: _FrameTable | None) -> list[Problem]:
     """Read, compare and decode the frames of one video."""
     problems = []
     content_crc32 = 0
-    for index in range(row["num_frames"]):
-        try:
-            (jpeg,) = dataset.read_frames(row["position"], [index])
+    for index, jpeg in enumerate(_read_all(dataset, row)):
+        if isinstance(jpeg, DamagedError):
+            problem: str | None = f"cannot be read: {jpeg.__cause__}"
+        else:
             content_crc32 = zlib.crc32(jpeg, content_crc32)
             problem = _wrong_with(jpeg, row, None if table is None else int(table.crc32_N[index]))
-        except DamagedError as error:
-            problem = f"cannot be read: {error.__cause__}"
         if problem:
             problems.append(Problem(file=_file_of(row, index), video_id=row["video_id"], frame=index, problem=problem))
     if not problems and content_crc32 != row["content_crc32"]:
         problem = "the CRC-32 of all its frames is not that of the manifest"
         problems.append(Problem(file=row["location"], video_id=row["video_id"], problem=problem))
     return problems
+
+
+def _read_all(dataset: Dataset, row: Row) -> Iterator[bytes | DamagedError]:
+    """Each frame of a video, or why it cannot be read."""
+    for start in range(0, row["num_frames"], _FRAMES_AT_A_TIME):
+        indices = range(start, min(start + _FRAMES_AT_A_TIME, row["num_frames"]))
+        try:
+            yield from dataset.read_frames(row["position"], indices)
+        except DamagedError:
+            for index in indices:
+                try:
+                    yield from dataset.read_frames(row["position"], [index])
+                except DamagedError as error:
+                    yield error
 
 
 def _wrong_with(jpeg: bytes, row: Row, crc32: int | None) -> str | None:

@@ -16,19 +16,23 @@ import dataclasses
 import json
 import os
 import queue
+import re
 import resource
 import signal
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 from manifests.recipe import recipe_from_table
 from manifests.records import Outcome
-from prep.extract_video import extract_video
+from prep.extract_video import FrameWriter, extract_video
 from prep.frame_table import write_table
+from prep.memory import limit_data_segment, tells_of_memory
 from prep.recipe import ExtractRecipe
 from prep.spool import open_writer, remove
 
@@ -40,6 +44,7 @@ def main() -> None:
     _die_with_parent(int(sys.argv[1]))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the parent decides, and kills for certain
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is foreseen, and its image may be large
     # Whatever a library prints goes to stderr, not between the replies.
     replies = os.fdopen(os.dup(1), "w", buffering=1, encoding="ascii")
     os.dup2(2, 1)
@@ -69,42 +74,65 @@ def _reply(replies: TextIO, message: dict[str, Any]) -> None:
 def _work(job: dict[str, Any], replies: TextIO) -> dict[str, Any]:
     try:
         outcome, table_crc32 = _extract(job, _Pulse(replies))
-    except MemoryError:
-        outcome, table_crc32 = Outcome(status="failed", failure="out_of_memory"), 0
-    except OSError as error:
-        return {"store_error": error.strerror or str(error)}
+    except _StoreFault as fault:
+        return {"store_error": str(fault)}
     except Exception as error:
-        if "memory" in str(error).lower():  # as libraries say it that do not raise MemoryError
-            return {"outcome": dataclasses.asdict(Outcome(status="failed", failure="out_of_memory")), "table_crc32": 0}
-        # Ours or a library's fault, but it costs no more than this video.
-        traceback.print_exc()
-        outcome = Outcome(status="failed", failure="crashed", detail=f"unexpected {type(error).__name__}: {error}")
-        return {"outcome": dataclasses.asdict(outcome), "table_crc32": 0}
+        outcome, table_crc32 = _unexpected(error, job["source"]), 0
     return {"outcome": dataclasses.asdict(outcome), "table_crc32": table_crc32}
+
+
+def _unexpected(error: Exception, source: str) -> Outcome:
+    """Too little memory; or our fault, or a library's, which costs no more than this video."""
+    words = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    if isinstance(error, MemoryError) or tells_of_memory(words):
+        return Outcome(status="failed", failure="out_of_memory")
+    traceback.print_exc()
+    # What is kept is the same wherever and whenever this runs.
+    words = re.sub("0x[0-9a-fA-F]+", "0x...", words.replace(source, Path(source).name))
+    return Outcome(status="failed", failure="crashed", detail=f"unexpected {type(error).__name__}: {words}")
 
 
 def _extract(job: dict[str, Any], pulse: "_Pulse") -> tuple[Outcome, int]:
     recipe = recipe_from_table(ExtractRecipe, job["recipe"])
-    _limit_memory(recipe.limits.memory_mib)
+    limit_data_segment(recipe.limits.memory_mib)
     frames, table = Path(job["frames"]), Path(job["table"])
-    writer = open_writer(frames, recipe.store.format)
+    with _store_faults():
+        writer = open_writer(frames, recipe.store.format)
     try:
         outcome, table_N = extract_video(
-            Path(job["source"]), recipe, writer, pulse.beat, scanned_bytes=job["source_bytes"]
+            Path(job["source"]), recipe, _Writer(writer), pulse.beat, scanned_bytes=job["source_bytes"]
         )
     finally:
-        writer.close()
-    if outcome.status != "ok":
-        remove(frames)
-        return outcome, 0
-    return outcome, write_table(table, table_N)
+        with _store_faults():
+            writer.close()
+    with _store_faults():
+        if outcome.status != "ok":
+            remove(frames)
+            return outcome, 0
+        return outcome, write_table(table, table_N)
 
 
-def _limit_memory(memory_mib: int) -> None:
-    """Limit the data segment: the address space holds several hundred MiB of libraries before any video."""
-    limit = memory_mib * 2**20
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+class _StoreFault(Exception):
+    """The frames cannot be written, which is no fault of the video; an OSError from elsewhere may be."""
+
+
+@contextmanager
+def _store_faults() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _StoreFault(error.strerror or str(error)) from error
+
+
+class _Writer:
+    """A writer of frames that tells its errors from those of a decoder."""
+
+    def __init__(self, writer: FrameWriter) -> None:
+        self._writer = writer
+
+    def add(self, jpeg: bytes) -> None:
+        with _store_faults():
+            self._writer.add(jpeg)
 
 
 class _Pulse:

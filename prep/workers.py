@@ -32,6 +32,7 @@ class Workers:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._children: list[Child] = []
+        self._videos_per_child = _VIDEOS_PER_CHILD
         self._stopped = False
 
     @property
@@ -39,10 +40,12 @@ class Workers:
         return self._stopped
 
     def extract(self, jobs: Iterable[tuple[int, Job]], *, alone: bool = False) -> Iterator[tuple[int, Reply]]:
-        """Yield (row, reply) for each (row, job), as they are done; one at a time if `alone`.
+        """Yield (row, reply) for each (row, job), as they are done; one at a time if `alone`, each in a process of its
+        own, so that nothing but itself can be its fault.
 
         After `stop` the iteration ends early, without the videos that were in flight.
         """
+        self._videos_per_child = 1 if alone else _VIDEOS_PER_CHILD
         parallel = joblib.Parallel(
             n_jobs=1 if alone else self._num_workers,
             backend="threading",
@@ -87,6 +90,8 @@ class Workers:
             yield item
 
     def _task(self, row: int, job: Job) -> tuple[int, Reply | BaseException | None]:
+        if self._stopped:
+            return row, None
         try:
             reply = self._own_child().extract(job, self._timeout_s)
             if reply.outcome.status == "ok" and job.frames.is_dir():
@@ -98,7 +103,7 @@ class Workers:
 
     def _own_child(self) -> Child:
         child: Child | None = getattr(self._local, "child", None)
-        if child is not None and child.is_alive and child.num_videos < _VIDEOS_PER_CHILD:
+        if child is not None and child.is_alive and child.num_videos < self._videos_per_child:
             return child
         if child is not None:
             self._local.child = None

@@ -11,11 +11,14 @@ import simplejpeg
 
 from manifests.description import Description
 from manifests.records import Outcome, Source
+from manifests.sources import SourceList
 from manifests.stores import frames
 from prep import spool
+from prep.clear import clear
 from prep.commit import commit_group, group_rows
 from prep.frame_table import FRAME_DTYPE, write_table
 from prep.journal import Entry
+from prep.plan import plan_new
 from prep.recipe import ExtractRecipe, Store, resolve
 from prep.run_folder import RunFolder
 from prep.seal import seal
@@ -107,7 +110,11 @@ def make_dataset(
     num_groups = commit_all(run, store, videos, videos_per_shard)
     recipe = resolve(ExtractRecipe())
     recipe = replace(recipe, store=Store(format=store, videos_per_shard=videos_per_shard))
-    return seal(run, dataset="folder", classes=classes, recipe=recipe, libraries=LIBRARIES, num_groups=num_groups)
+    sources = tuple(video.source for video in videos)
+    plan = plan_new(SourceList(dataset="folder", root=Path("/videos"), classes=tuple(classes), sources=sources))
+    description = seal(run, plan=plan, before=None, recipe=recipe, libraries=LIBRARIES, num_groups=num_groups)
+    clear(run)
+    return description
 
 
 CLASSES = ("Juggling", "Zähne putzen", "")

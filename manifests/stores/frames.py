@@ -1,6 +1,11 @@
-"""Frame folders: one folder a video, frames/<video_id>/img_00001.jpg onwards."""
+"""Frame folders: one folder a video, frames/<video_id>/img_00001.jpg onwards.
+
+A video that an update decodes again lies in frames-2/ (and again in frames/ after the next one), so that the folder
+of before stays whole until the update is sealed.
+"""
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +16,15 @@ from manifests.names import folder_path, frame_file_name
 FOLDER = "frames"
 
 
-def location_of(video_id: str) -> str:
-    """Where a video's folder lies, relative to the dataset."""
-    return f"{FOLDER}/{folder_path(video_id)}"
+def location_of(video_id: str, number: int = 1) -> str:
+    """Where a video's folder lies, relative to the dataset: in frames/, or in frames-2/, frames-3/ ..."""
+    root = FOLDER if number == 1 else f"{FOLDER}-{number}"
+    return f"{root}/{folder_path(video_id)}"
+
+
+def is_root(name: str) -> bool:
+    """Whether frame folders lie in the folder of this name: frames, frames-2, frames-3 ..."""
+    return re.fullmatch(rf"{FOLDER}(-[2-9]|-[1-9][0-9]+)?", name) is not None
 
 
 class FolderWriter:
@@ -34,6 +45,7 @@ class FolderWriter:
 
 def publish_folder(folder: Path, target: Path) -> None:
     """Rename a finished and synced folder to its final place, replacing what an earlier run left there."""
+    folder.stat()  # first, so that a dataset that has vanished is not made anew
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists():
         shutil.rmtree(target)

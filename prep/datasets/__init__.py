@@ -1,12 +1,14 @@
 """The datasets that `prep scan` understands, one file each with one function `scan`."""
 
 import importlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from manifests.errors import UsageError
 from manifests.records import Source
+from manifests.sources import SourceList
 
 DATASETS = ("folder", "ucf101")
 
@@ -36,3 +38,10 @@ def scan(dataset: str, root: Path, annotations: Sequence[Path] = ()) -> Scan:
         raise UsageError(f"unknown dataset {dataset!r}: choose one of {', '.join(DATASETS)}")
     result: Scan = importlib.import_module(f"prep.datasets.{dataset}").scan(root, annotations)
     return result
+
+
+def source_list(found: Scan, root: Path) -> SourceList:
+    """What a scan of `root` found, as an extraction takes it."""
+    # abspath also drops "..", which would name another folder once the list is read elsewhere.
+    absolute = Path(os.path.abspath(root))
+    return SourceList(dataset=found.dataset, root=absolute, classes=found.classes, sources=found.sources)

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -12,7 +13,16 @@ import pytest
 from conftest import PREP, Prep
 from trees import hash_tree
 
-NUM_KILLS = int(os.environ.get("DECODE_ONCE_KILLS", "12"))
+NUM_KILLS = int(os.environ.get("DECODE_ONCE_KILLS", "30"))
+
+
+@pytest.fixture(scope="module")
+def many_videos(tmp_path_factory: pytest.TempPathFactory, prep: Prep) -> Path:
+    """36 small videos, which with three a shard make 12 groups."""
+    folder = tmp_path_factory.mktemp("many") / "videos"
+    done = prep("synth", folder, "--classes", 6, "--videos-per-class", 6, "--seed", 11)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 def start(videos: Path, out: Path, store: str) -> subprocess.Popen[str]:
@@ -51,11 +61,14 @@ def opens_files_under(pid: str, out: Path) -> bool:
 
 
 @pytest.mark.parametrize("store", ["arrow", "frames"])
-def test_random_kills_and_resumes(synthetic: Path, tmp_path: Path, store: str) -> None:
-    """Whole group, main process or one child, at random moments, until NUM_KILLS have hit a run."""
+def test_random_kills_and_resumes(many_videos: Path, tmp_path: Path, store: str) -> None:
+    """Whole group, main process or one child, at random moments, until NUM_KILLS have hit a run.
+
+    Each is followed by the same command; a run that ends must have ended well, and the next one begins anew.
+    """
     chance = random.Random(f"{store} {NUM_KILLS}")
     started = time.monotonic()
-    undisturbed = start(synthetic, tmp_path / "undisturbed", store)
+    undisturbed = start(many_videos, tmp_path / "undisturbed", store)
     _, stderr = undisturbed.communicate(timeout=120)
     assert undisturbed.returncode == 0, stderr
     span_s = time.monotonic() - started
@@ -63,7 +76,7 @@ def test_random_kills_and_resumes(synthetic: Path, tmp_path: Path, store: str) -
     num_kills, num_finished = 0, 0
     while num_kills < NUM_KILLS:
         out = tmp_path / f"out{num_finished}"
-        process = start(synthetic, out, store)
+        process = start(many_videos, out, store)
         try:
             _, stderr = process.communicate(timeout=chance.uniform(0.2, span_s))
             assert process.returncode == 0, stderr
@@ -83,7 +96,7 @@ def test_random_kills_and_resumes(synthetic: Path, tmp_path: Path, store: str) -
             assert process.returncode == 0, stderr  # a crash costs no video that decodes at the second try
         assert hash_tree(out) == expected
         num_finished += 1
-    last = start(synthetic, out, store)
+    last = start(many_videos, out, store)
     _, stderr = last.communicate(timeout=120)
     assert last.returncode == 0, stderr
     assert hash_tree(out) == expected
@@ -114,17 +127,27 @@ def test_a_signal_leaves_a_run_that_resumes(synthetic: Path, tmp_path: Path, num
     assert hash_tree(out) == hash_tree(tmp_path / "undisturbed")
 
 
-def test_a_second_run_in_the_same_out_is_refused(prep: Prep, synthetic: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["arrow", "frames"])
+def test_a_second_run_in_the_same_out(prep: Prep, synthetic: Path, tmp_path: Path, store: str) -> None:
+    """It is refused and told who is first, and begins at once when that one is dead, whatever it left."""
     out = tmp_path / "out"
-    first = start(synthetic, out, "arrow")
-    while not (out / ".work" / "run.json").exists():
-        assert first.poll() is None
-        time.sleep(0.005)
-    os.killpg(first.pid, signal.SIGSTOP)
-    second = prep("extract", synthetic, "--dataset", "ucf101", "--out", out)
-    os.killpg(first.pid, signal.SIGCONT)
-    _, stderr = first.communicate(timeout=120)
+    first = start(synthetic, out, store)
+    try:
+        while not (out / ".work" / "run.json").exists():
+            assert first.poll() is None
+            time.sleep(0.005)
+        os.killpg(first.pid, signal.SIGSTOP)
+        second = prep("extract", synthetic, "--dataset", "ucf101", "--out", out, "--store", store)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.communicate(timeout=10)
     assert second.returncode == 5
-    assert "another run is at work" in second.stderr
-    assert f'"pid": {first.pid}' in second.stderr
-    assert first.returncode == 0, stderr
+    sentence = f"another run is at work in {out} (process {first.pid} on {socket.gethostname()}); wait for it"
+    assert sentence in second.stderr
+    assert "Traceback" not in second.stderr
+    third = start(synthetic, out, store)
+    _, stderr = third.communicate(timeout=120)
+    assert third.returncode == 0, stderr
+    undisturbed = start(synthetic, tmp_path / "undisturbed", store)
+    undisturbed.communicate(timeout=120)
+    assert hash_tree(out) == hash_tree(tmp_path / "undisturbed")

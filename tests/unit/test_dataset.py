@@ -107,7 +107,7 @@ def test_a_manifest_that_is_missing_or_another(copy: Path, tmp_path: Path) -> No
     path.write_bytes(data)
     with pytest.raises(DamagedError) as caught:
         open_dataset(copy)
-    assert str(caught.value) == f"{path} is not the manifest that dataset.json tells of: its SHA-256 differs"
+    assert str(caught.value) == f"{path} is not the one that dataset.json tells of: its SHA-256 differs"
     make_dataset(tmp_path / "other", "arrow", VIDEOS[:3])
     shutil.copy(tmp_path / "other" / "manifest.parquet", path)  # whole, but of another dataset
     with pytest.raises(DamagedError, match="its SHA-256 differs"):

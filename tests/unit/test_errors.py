@@ -17,7 +17,7 @@ def test_the_codes_are_those_that_users_were_told() -> None:
         "UsageError": 2,
         "DamagedError": 4,
         "StoreError": 5,
-        "AllFailedError": 6,
+        "TooManyFailedError": 6,
         "Interrupted": 130,
     }
 

@@ -51,8 +51,8 @@ def test_the_second_is_refused_and_told_who_is_first(path: Path, holder: subproc
     with pytest.raises(StoreError) as caught:
         RunLock(path)
     assert str(caught.value) == (
-        f"another run is at work in {path.parent.parent} "
-        f'({{"host": "{socket.gethostname()}", "pid": {holder.pid}}}); wait for it or choose another --out'
+        f"another run is at work in {path.parent.parent} (process {holder.pid} on {socket.gethostname()}); "
+        "wait for it or choose another --out"
     )
     assert path.read_bytes() == before
 
@@ -78,9 +78,19 @@ def test_a_lock_that_was_released_is_free(path: Path, holder: subprocess.Popen[s
 def assert_refused_elsewhere(path: Path) -> None:
     command = [sys.executable, "-c", HOLD, path]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert f'StoreError: another run is at work in {path.parent.parent} ({{"host": ' in done.stderr
-    assert f'"pid": {os.getpid()}' in done.stderr
+    who = f"process {os.getpid()} on {socket.gethostname()}"
+    assert f"StoreError: another run is at work in {path.parent.parent} ({who}); wait for it" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"pid": 3}', '{"pid": "x", "host": "y"}', "\\xff"])
+def test_a_holder_that_has_not_said_who_it_is(path: Path, holder: subprocess.Popen[str], text: str) -> None:
+    """As in the moment between taking the lock and telling of it, or with what another program left in the file."""
+    path.write_text(text)
+    with pytest.raises(StoreError) as caught:
+        RunLock(path)
+    assert "is at work in " in str(caught.value)
+    assert "(it has not said yet which); wait for it" in str(caught.value)
 
 
 def test_a_longer_note_of_an_earlier_holder_is_replaced(path: Path) -> None:
@@ -115,3 +125,25 @@ def test_a_file_system_without_locks_is_not_another_run(path: Path, monkeypatch:
     expected = f"cannot lock {path}: No locks available; choose an --out on a file system that has locks"
     assert str(caught.value) == expected
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("is_made_anew", [True, False])
+def test_a_lock_on_a_file_that_is_removed_just_now_is_none(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_made_anew: bool
+) -> None:
+    """A run that ends removes the file, between the moment when another opens it and the moment when it locks it."""
+    lockf = fcntl.lockf
+
+    def remove_first(descriptor: int, command: int) -> None:
+        path.unlink()
+        if is_made_anew:
+            path.touch()
+        lockf(descriptor, command)
+
+    monkeypatch.setattr(fcntl, "lockf", remove_first)
+    with pytest.raises(StoreError, match=r"another run has just come to its end in .*; run the same command again"):
+        RunLock(path)
+    monkeypatch.undo()
+    path.touch()
+    with RunLock(path):
+        pass

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from manifests import machine
-from manifests.machine import Processors, describe_space, format_bytes, usable_processors
+from manifests.machine import Processors, Space, describe_space, format_bytes, free_space, usable_processors
 
 
 class Machine:
@@ -138,3 +138,22 @@ def test_file_systems_without_a_number_of_inodes(tmp_path: Path, monkeypatch: py
     values = (4096, 4096, 1000, 900, 800, 0, 0, 0, 0, 255)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
     assert describe_space(tmp_path).startswith("disk: 3.1 MiB and no inode limit free; ")
+    assert free_space(tmp_path) == Space(800 * 4096, None, 4096)
+
+
+def test_free_space_is_what_this_user_may_fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the blocks kept for root nor the larger unit of transfers count."""
+    values = (65536, 1024, 1000, 900, 800, 70, 60, 50, 0, 255)
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+    assert free_space(tmp_path) == Space(800 * 1024, 50, 1024)
+    assert describe_space(tmp_path).startswith("disk: 800.0 KiB and 50 inodes free; ")
+
+
+def test_space_for_a_folder_below_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the file system that it will lie in."""
+    seen: list[Path] = []
+    values = (4096, 4096, 10, 9, 8, 7, 6, 5, 0, 255)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda folder: seen.append(Path(folder)) or os.statvfs_result(values))
+    free_space(Path("not/there/yet"))
+    assert seen == [tmp_path]

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ VIDEOS = [
 ]
 GROUPS = group_rows(len(VIDEOS), 3)
 SOURCES = [video.source for video in VIDEOS]
+GROUP_0 = Counter({"ok": 2, "decode": 1})
 
 
 class OpenRun:
@@ -75,7 +77,7 @@ def test_groups_are_consecutive_rows() -> None:
 
 def test_what_is_whole_is_believed_and_kept(opened: OpenRun) -> None:
     before = hash_tree(opened.run.out)
-    expected = Recovered({0: 2}, {row: opened.entries[row] for row in (3, 5, 6)})
+    expected = Recovered({0: GROUP_0}, {row: opened.entries[row] for row in (3, 5, 6)})
     assert opened.recover() == expected
     assert hash_tree(opened.run.out) == before
     assert opened.recover() == expected
@@ -134,7 +136,7 @@ HARMS: dict[str, Callable[[Path], None]] = {
 def test_damage_is_done_again_and_removed(opened: OpenRun, which: str, harm: str) -> None:
     HARMS[harm](opened.some_file_of(3) if which == "frames" else opened.table_of(3))
     found = opened.recover()
-    assert found == Recovered({0: 2}, {row: opened.entries[row] for row in (5, 6)})
+    assert found == Recovered({0: GROUP_0}, {row: opened.entries[row] for row in (5, 6)})
     assert not opened.frames_of(3).exists()
     assert not opened.table_of(3).exists()
     assert opened.frames_of(6).exists()
@@ -172,7 +174,7 @@ def journal_of(run: RunFolder, entries: Sequence[Entry]) -> None:
 def test_what_the_journal_lost_is_done_again(opened: OpenRun) -> None:
     """Whole frames count for nothing without their entry: nobody knows what became of the video."""
     journal_of(opened.run, [opened.entries[6]])
-    assert opened.recover() == Recovered({0: 2}, {6: opened.entries[6]})
+    assert opened.recover() == Recovered({0: GROUP_0}, {6: opened.entries[6]})
     assert not opened.frames_of(3).exists()
     assert not opened.table_of(3).exists()
 
@@ -182,7 +184,7 @@ def test_a_journal_that_is_lost_keeps_the_finished_groups(opened: OpenRun) -> No
     committed = {
         path: digest for path, digest in hash_tree(opened.run.out).items() if not path.startswith(".work/spool")
     }
-    assert opened.recover() == Recovered({0: 2}, {})
+    assert opened.recover() == Recovered({0: GROUP_0}, {})
     kept = hash_tree(opened.run.out)
     assert set(kept) <= set(committed)
     assert {path for path in committed if "groups" in path or "shard" in path or "A/0" in path or "A/2" in path} <= set(
@@ -203,7 +205,7 @@ def test_a_group_without_an_ok_video_has_no_shard(tmp_path: Path) -> None:
     run.make()
     failed = Entry(0, VIDEOS[1].outcome, 0)
     commit_group(run, "arrow", 0, [SOURCES[1]], [failed])
-    assert recover(run, "arrow", [SOURCES[1]], [range(0, 1)]) == Recovered({0: 0}, {})
+    assert recover(run, "arrow", [SOURCES[1]], [range(0, 1)]) == Recovered({0: Counter({"decode": 1})}, {})
 
 
 def test_rows_of_a_group_that_cannot_be_read(opened: OpenRun) -> None:
@@ -224,7 +226,7 @@ def test_an_entry_that_tells_of_another_result_is_not_believed(opened: OpenRun) 
     ):
         again = OpenRun(opened.run.out.parent / f"out{entry.table_crc32}{entry.outcome.num_frames}", opened.store)
         journal_of(again.run, [entry])
-        assert again.recover() == Recovered({0: 2}, {})
+        assert again.recover() == Recovered({0: GROUP_0}, {})
         shutil.rmtree(again.run.out)
 
 

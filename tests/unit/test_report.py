@@ -108,7 +108,8 @@ def test_text(folder: Path) -> None:
         "",
         "ok, with a remark (1):",
         "    Juggling/many.avi: kept although 2 packets cannot be decoded",
-        "1 failed video would be kept by an extraction into a new --out with --set limits.keep_damaged=true",
+        "1 failed video would be kept by the same prep extract "
+        "with --retry failed:decode --set limits.keep_damaged=true",
         "classes without an ok video: Nobody",
     ]
 

@@ -12,10 +12,11 @@ from manifests.records import Source
 from manifests.sources import SourceList
 from prep.recipe import ExtractRecipe, Frames, Limits, Store
 from prep.run_folder import (
+    Earlier,
     RunFolder,
     bind,
     bound_settings,
-    note_limits,
+    note,
     remove_temporaries,
     require_equal_settings,
     state_of,
@@ -131,10 +132,13 @@ def test_the_same_settings_may_resume(run: RunFolder) -> None:
 def test_limits_and_the_root_may_change(run: RunFolder) -> None:
     bind(run, bound_settings(RECIPE, LIBRARIES), Limits(), SOURCES)
     other = replace(RECIPE, limits=Limits(timeout_s=1, keep_damaged=True))
-    assert bind(run, bound_settings(other, LIBRARIES), Limits(), replace(SOURCES, root=Path("/mnt/videos")))
-    assert not bind(run, bound_settings(other, LIBRARIES), other.limits, SOURCES)
-    note_limits(run, bound_settings(other, LIBRARIES), other.limits)
-    assert bind(run, bound_settings(other, LIBRARIES), other.limits, SOURCES)
+    bound = bound_settings(other, LIBRARIES)
+    assert bind(run, bound, Limits(), replace(SOURCES, root=Path("/mnt/videos"))).is_equal
+    assert bind(run, bound, other.limits, SOURCES) == Earlier(other_limits=True)
+    note(run, bound, other.limits, SOURCES, None)
+    assert bind(run, bound, other.limits, SOURCES).is_equal
+    note(run, bound, None, SOURCES, None)
+    assert bind(run, bound, other.limits, SOURCES) == Earlier(other_limits=True)
 
 
 def test_other_settings_are_named(run: RunFolder) -> None:

@@ -95,7 +95,10 @@ def position_in_shard(folder: Path, index: int) -> tuple[Path, int]:
 def test_a_good_dataset(good: dict[str, Path], is_deep: bool) -> None:
     for folder in good.values():
         found = verify(folder, deep=is_deep, num_jobs=2)
-        assert found == Verification(num_videos=NUM_OK, num_frames=NUM_FRAMES if is_deep else 0, problems=())
+        looked_at = found.looked_at
+        num_frames = NUM_FRAMES if is_deep else 0
+        assert found == Verification(num_videos=NUM_OK, num_frames=num_frames, looked_at=looked_at, problems=())
+        assert ("contents not read (--deep does)" in looked_at) == (not is_deep)
 
 
 def test_a_good_dataset_with_a_video_of_many_parts_and_odd_sizes(tmp_path: Path) -> None:
@@ -532,7 +535,8 @@ def test_stray_shards_beside_frame_folders_and_stray_folders_beside_shards(
     good: dict[str, Path], folders: Path
 ) -> None:
     shutil.copytree(good["arrow"] / "shards", folders / "shards")
-    assert {problem.file for problem in quick(folders)} == {f"shards/shard-0000{group}.arrow" for group in (0, 1, 2, 4)}
+    shutil.copytree(folders / LOCATION, folders / "frames-2" / LOCATION)
+    assert {problem.file for problem in quick(folders)} == {"shards", "frames-2"}
 
 
 # --- What was wrong from the start ---
@@ -579,5 +583,5 @@ def test_names_that_no_text_can_hold_are_shown_escaped(tmp_path: Path, prep: Pre
     (out / "frames" / os.fsdecode(b"\xff")).touch()
     done = prep("verify", out, env={**os.environ, "PYTHONIOENCODING": encoding})
     assert done.returncode == 4
-    assert r"frames/\udcff: no video of the manifest has this file" in done.stdout
+    assert r"frames/\udcff  -      -      no video of the manifest has this file" in done.stdout
     assert r"caf\udce9: 6 ok videos" in done.stdout

@@ -1,11 +1,13 @@
 """Decoding processes that really die, stall and are killed; and the threads that own them."""
 
+import errno
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zlib
@@ -20,6 +22,7 @@ from clips import Clip, write_clip
 from manifests.errors import Error, StoreError
 from manifests.records import Outcome
 from prep import child as child_module
+from prep import memory as memory_module
 from prep import workers as workers_module
 from prep.child import Child, Job, Reply
 from prep.frame_table import read_table
@@ -214,14 +217,14 @@ def test_a_slow_video_is_not_given_up_while_frames_come(
 
 
 def test_a_video_that_needs_too_much_memory(clip: Path, tmp_path: Path) -> None:
-    """It costs itself; a library that dies of it is allowed to."""
+    """It costs itself; and the next one begins in a new process."""
     modest = job(clip, tmp_path, 1)
     greedy = job(clip, tmp_path, 0)
     recipe = replace(greedy.recipe, frames=Frames(short_side_px=8192, enlarge=True), limits=Limits(memory_mib=256))
     with Workers(1, LONG_ENOUGH_S) as workers:
         replies = dict(workers.extract([(0, replace(greedy, recipe=recipe)), (1, modest)]))
-    assert replies[0].outcome.failure in ("out_of_memory", "crashed")
-    assert replies[0].table_crc32 == 0
+    detail = "decoding needs more than 256 MiB (limits.memory_mib), or than the machine has"
+    assert replies[0] == Reply(Outcome(status="failed", failure="out_of_memory", detail=detail), 0)
     assert replies[1].outcome.status == "ok"
 
 
@@ -240,6 +243,115 @@ def test_a_bug_costs_no_more_than_its_video(child: Child, clip: Path, tmp_path: 
     assert (outcome.status, outcome.failure) == ("failed", "crashed")
     assert outcome.detail == "unexpected ModuleNotFoundError: No module named 'prep.decoders.auto'"
     assert child.extract(made, LONG_ENOUGH_S).outcome.status == "ok"
+
+
+READY = """echo '{"ready": true}'; read job;"""
+NO_REPLY = ("crashed", "the decoding process gave no proper reply")
+TOO_MUCH = ("out_of_memory", "decoding needs more than 2048 MiB (limits.memory_mib), or than the machine has")
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo nonsense", NO_REPLY),
+        ("echo 17", NO_REPLY),
+        ("echo '[1, 2]'", NO_REPLY),
+        ("""echo '{"outcome": 17, "table_crc32": 0}'""", NO_REPLY),
+        ("""echo '{"outcome": {"colour": "red"}, "table_crc32": 0}'""", NO_REPLY),
+        ("""echo '{"outcome": {"status": "ok"}}'""", NO_REPLY),
+        ("""echo '{"outcome": {"status": "ok"}, "table_crc32": "many"}'""", NO_REPLY),
+        ("head -c 3000000 /dev/zero; exec sleep 100", NO_REPLY),
+        ("exec sleep 100 >&-", NO_REPLY),
+        ("exit 7", ("crashed", "the decoding process ended with code 7")),
+        ("kill -ABRT $$", ("crashed", "the decoding process died of SIGABRT")),
+        ("kill -35 $$", ("crashed", "the decoding process died of signal 35")),
+        ("echo 'what():  std::bad_alloc' >&2; kill -ABRT $$", TOO_MUCH),
+        ("echo 'MemoryError' >&2; exit 1", TOO_MUCH),
+        ("head -c 99999 /dev/zero >&2; echo 'Cannot allocate memory' >&2; exit 1", TOO_MUCH),
+        ("echo 'Segmentation fault' >&2; exit 1", ("crashed", "the decoding process ended with code 1")),
+        ("exec sleep 100", ("timeout", "no new frame for 3 s")),
+    ],
+)
+def test_what_a_process_does_instead_of_replying(
+    stand_in: StandIn,
+    clip: Path,
+    tmp_path: Path,
+    script: str,
+    expected: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(child_module, "_DEATH_TIMEOUT_S", 0.3)
+    stand_in(f"{READY} {script}")
+    with closing(Child()) as made:
+        made.wait_until_ready()
+        reply = made.extract(job(clip, tmp_path), 3)
+        assert not made.is_alive
+    failure, detail = expected
+    assert reply == Reply(Outcome(status="failed", failure=failure, detail=detail), 0)
+    assert decoding_processes() == []
+
+
+def test_words_about_an_earlier_video_do_not_count(stand_in: StandIn, clip: Path, tmp_path: Path) -> None:
+    ok = """echo '{"outcome": {"status": "failed", "failure": "decode"}, "table_crc32": 0}'"""
+    stand_in(f"{READY} echo 'Cannot allocate memory' >&2; {ok}; read job; echo 'oh' >&2; kill -SEGV $$")
+    with closing(Child()) as made:
+        failures = [made.extract(job(clip, tmp_path), LONG_ENOUGH_S).outcome.failure for _ in range(2)]
+    assert failures == ["decode", "crashed"]
+
+
+@pytest.mark.parametrize(
+    ("script", "kernel_kills", "failure"),
+    [
+        ("kill -KILL $$", 1, "out_of_memory"),
+        ("kill -KILL $$", 0, "crashed"),
+        ("kill -SEGV $$", 1, "crashed"),  # another process was killed meanwhile
+    ],
+)
+def test_a_kill_by_the_kernel(
+    stand_in: StandIn,
+    clip: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    kernel_kills: int,
+    failure: str,
+) -> None:
+    """Which looks like any other, but is counted."""
+    counters = tmp_path / "vmstat"
+    counters.write_text("oom_kill 41\n")
+    monkeypatch.setattr(memory_module, "_COUNTERS", counters)
+    stand_in(f"{READY} echo 'oom_kill {41 + kernel_kills}' > {counters}; {script}")
+    with closing(Child()) as made:
+        assert made.extract(job(clip, tmp_path), LONG_ENOUGH_S).outcome.failure == failure
+
+
+def test_what_it_says_is_shown_to_who_looks_for_a_fault(
+    stand_in: StandIn, clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(f"{READY} echo 'thus and thus' >&2; exit 1")
+    for debug in ("", "1"):
+        monkeypatch.setenv("DECODE_ONCE_DEBUG", debug)
+        with closing(Child()) as made:
+            made.extract(job(clip, tmp_path), LONG_ENOUGH_S)
+        assert capsys.readouterr().err == ("thus and thus\n" if debug else "")
+
+
+def test_it_leaves_no_image_of_its_memory(child: Child, clip: Path, tmp_path: Path) -> None:
+    child.extract(job(clip, tmp_path), LONG_ENOUGH_S)
+    (pid,) = decoding_processes()
+    (line,) = (line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if "core file size" in line)
+    assert line.split()[4:6] == ["0", "0"]
+
+
+def test_no_room_for_a_temporary_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> object:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(Error) as caught:
+        Child()
+    words = "No space left on device; set TMPDIR to a folder with room"
+    assert str(caught.value) == f"cannot make a temporary file: {words}"
 
 
 @pytest.mark.parametrize(
@@ -411,7 +523,7 @@ def test_alone_means_one_at_a_time(clip: Path, tmp_path: Path) -> None:
         replies = workers.extract(((row, job(clip, tmp_path, row)) for row in range(4)), alone=True)
         pids = [(row, *decoding_processes()) for row, _ in replies]
     assert [row for row, *_ in pids] == [0, 1, 2, 3]
-    assert len({pid for _, pid in pids}) == 1
+    assert len({pid for _, pid in pids}) == 4  # what one leaves in a process cannot decide about the next
 
 
 def test_processes_are_replaced_now_and_then(clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

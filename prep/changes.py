@@ -1,0 +1,88 @@
+"""What of a finished dataset is to be done again: `--retry failed[:KIND]`, `damaged` or `changed`, and `--update`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import joblib
+from tqdm import tqdm
+
+from manifests.description import hash_file
+from manifests.errors import UsageError
+from manifests.manifest import FRAMES_FILE
+from manifests.names import unescape_name
+from manifests.records import FAILURE_KINDS, Source
+from manifests.sources import SourceList
+from prep.plan import Row
+from prep.verify import Problem, verify
+
+
+@dataclass(frozen=True)
+class Again:
+    """What the user wants of a finished dataset. `what` is failed, damaged, changed or update; `kind` a failure kind,
+    or None for all."""
+
+    what: str
+    kind: str | None = None
+
+    def __str__(self) -> str:
+        return "--update" if self.what == "update" else f"--retry {self.what}{f':{self.kind}' if self.kind else ''}"
+
+
+UPDATE = Again("update")
+
+
+def parse_retry(text: str) -> Again:
+    """failed, failed:KIND, damaged or changed. Raises UsageError."""
+    what, colon, kind = text.partition(":")
+    if what not in ("failed", "damaged", "changed") or (colon and what != "failed"):
+        raise UsageError(f"--retry takes failed, failed:KIND, damaged or changed, not {text!r}")
+    if colon and kind not in FAILURE_KINDS:
+        raise UsageError(f"--retry failed:KIND knows {', '.join(FAILURE_KINDS)}, not {kind!r}")
+    return Again(what, kind or None)
+
+
+def rows_to_redo(
+    again: Again, out: Path, before: Sequence[Row], sources: SourceList, *, num_jobs: int, quiet: bool
+) -> set[int]:
+    """The rows of the dataset in `out` whose videos are to be decoded again.
+
+    `damaged` verifies the whole dataset, deeply. `changed` and `--update` read each source that has the size of
+    before, since nothing else tells for certain that it is the same.
+    """
+    if again.what == "failed":
+        return {index for index, row in enumerate(before) if row["failure"] and again.kind in (None, row["failure"])}
+    if again.what == "damaged":
+        return _damaged(before, verify(out, deep=True, num_jobs=num_jobs).problems)
+    return _changed(before, sources, num_jobs=num_jobs, quiet=quiet)
+
+
+def _damaged(before: Sequence[Row], problems: Sequence[Problem]) -> set[int]:
+    """A problem of a video is its own, one of a shard is that of all videos in it, and without frames.parquet nothing
+    is known of any frame."""
+    videos = {problem.video_id for problem in problems if problem.video_id is not None}
+    files = {problem.file for problem in problems if problem.video_id is None}
+    return {
+        index
+        for index, row in enumerate(before)
+        if row["status"] == "ok" and (row["video_id"] in videos or row["location"] in files or FRAMES_FILE in files)
+    }
+
+
+def _changed(before: Sequence[Row], sources: SourceList, *, num_jobs: int, quiet: bool) -> set[int]:
+    """Rows whose source is there, but is not the one that was decoded: of another size or another SHA-256."""
+    row_of = {row["source"]: index for index, row in enumerate(before)}
+    there = [(row_of[s.source], s) for s in sources.sources if s.source in row_of and s.status is None]
+    checks = (joblib.delayed(_is_changed)(sources.root, source, before[old]) for old, source in there)
+    results = joblib.Parallel(n_jobs=num_jobs, backend="threading", return_as="generator")(checks)
+    bar = tqdm(results, total=len(there), desc="compare", unit="video", disable=True if quiet else None)
+    return {old for (old, _), is_changed in zip(there, bar, strict=True) if is_changed}
+
+
+def _is_changed(root: Path, source: Source, row: Mapping[str, object]) -> bool:
+    if row["source_sha256"] is None or source.source_bytes != row["source_bytes"]:
+        return True
+    try:
+        return hash_file(root / unescape_name(source.source)) != row["source_sha256"]
+    except OSError:
+        return True

@@ -1,0 +1,125 @@
+"""What a run does with each source: decode it, store its frames again as they are, or leave them where they are.
+
+A new dataset decodes every source. A run over a finished dataset (`--retry`, `--update`) leaves what it can; and of a
+shard that loses a video, it stores the others again in a new one, so that a shard never holds what no manifest names.
+What changed and what is damaged is found out by prep.changes.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from manifests.atomic import atomic_write
+from manifests.errors import DamagedError
+from manifests.records import Source
+from manifests.sources import SourceList
+
+Row = Mapping[str, Any]
+"""A row of the manifest of the dataset before, by the names of ROW_COLUMNS."""
+
+ROW_COLUMNS = (
+    *("video_id", "source", "source_bytes", "source_sha256", "label", "class_name", "subsets"),
+    *("status", "failure", "detail", "location"),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`sources` are those of the dataset to be. `copied` and `kept` tell, by row there, the row in the dataset before:
+    of those that are stored again, and of those that stay where they are. All others are decoded."""
+
+    sources: SourceList
+    copied: Mapping[int, int]
+    kept: Mapping[int, int]
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The rows that the run has to store or to settle, in order: all that are not kept."""
+        return tuple(row for row in range(len(self.sources.sources)) if row not in self.kept)
+
+    @property
+    def work(self) -> SourceList:
+        """The sources of `rows`."""
+        sources = tuple(self.sources.sources[row] for row in self.rows)
+        return SourceList(
+            dataset=self.sources.dataset, root=self.sources.root, classes=self.sources.classes, sources=sources
+        )
+
+    def changes(self, before: Sequence[Row]) -> bool:
+        """Whether the manifest will have other rows than `before`."""
+        same_place = len(self.sources.sources) == len(before) and dict(self.kept) == {i: i for i in range(len(before))}
+        return not same_place or any(
+            (source.label, source.class_name, list(source.subsets)) != (row["label"], row["class_name"], row["subsets"])
+            for source, row in zip(self.sources.sources, before, strict=True)
+        )
+
+    def spans(self) -> Iterator[tuple[bool, list[int]]]:
+        """(whether kept, rows) over all rows in order, as many at a time as are of one kind."""
+        for is_kept, rows in groupby(range(len(self.sources.sources)), key=self.kept.__contains__):
+            yield is_kept, list(rows)
+
+
+def plan_new(sources: SourceList) -> Plan:
+    """Decode everything."""
+    return Plan(sources, copied={}, kept={})
+
+
+def plan_again(sources: SourceList, before: Sequence[Row], redo: Set[int], store: str) -> Plan:
+    """Go on from the dataset with the rows `before`, but do not use its rows `redo`. A source and a row belong together
+    by the path of the source."""
+    row_of = {row["source"]: index for index, row in enumerate(before)}
+    copied: dict[int, int] = {}
+    kept: dict[int, int] = {}
+    for index, source in enumerate(sources.sources):
+        old = row_of.get(source.source)
+        if old is None or not _still_stands(source, before[old]) or (old in redo and source.status is None):
+            continue
+        rows = kept if _may_stay(source, before[old], store) else copied
+        rows[index] = old
+    if store == "arrow":
+        stay = set(kept.values())
+        losing = {row["location"] for index, row in enumerate(before) if row["location"] and index not in stay}
+        for index, old in list(kept.items()):
+            if before[old]["location"] in losing:
+                copied[index] = kept.pop(index)
+    return Plan(sources, copied, kept)
+
+
+def write_plan(path: Path, plan: Plan) -> None:
+    """Write all but the sources. Raises StoreError."""
+    table = {"copied": list(plan.copied.items()), "kept": list(plan.kept.items())}
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(table), encoding="ascii")
+
+
+def read_plan(path: Path, sources: SourceList) -> Plan:
+    """What `write_plan` wrote for the same sources. Raises DamagedError."""
+    try:
+        table = json.loads(path.read_text(encoding="ascii"))
+        return Plan(sources, dict(table["copied"]), dict(table["kept"]))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DamagedError(f"cannot read {path}: {error}; remove {path.parent} and begin again") from error
+
+
+def _still_stands(source: Source, row: Row) -> bool:
+    """Whether a row tells what would become of the source: settled by the scan in the same way, or not at all."""
+    if source.status is not None:
+        return (source.status, source.failure, source.detail) == (row["status"], row["failure"], row["detail"])
+    return not _was_settled(row)
+
+
+def _was_settled(row: Row) -> bool:
+    """Whether the scan settled a row, so that nobody looked at the video: it is missing, or no annotation names it."""
+    return row["failure"] == "missing" or (row["status"] == "excluded" and row["failure"] is None)
+
+
+def _may_stay(source: Source, row: Row, store: str) -> bool:
+    """A shard names its videos and their classes, a frame folder has the name of its video."""
+    if row["status"] != "ok":
+        return True
+    same_id = source.video_id == row["video_id"]
+    same_class = (source.label, source.class_name) == (row["label"], row["class_name"])
+    return same_id and (same_class or store == "frames")

@@ -1,0 +1,164 @@
+"""--retry and --update, killed before each change that they make to the disk, and under a program that reads."""
+
+import os
+import shutil
+import zlib
+from pathlib import Path
+
+import pytest
+from clips import Clip, write_clip
+from conftest import Prep
+from crash_points import calls_of, run_until
+from trees import hash_tree
+
+from manifests import open_dataset
+from manifests.dataset import Dataset
+from prep.verify import verify
+
+CRASHES_TRIED = int(os.environ.get("DECODE_ONCE_CRASHES", "8"))
+
+
+def draw(path: Path, num_frames: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_clip(path, Clip(name=path.stem, codec="mpeg4", num_frames=num_frames))
+
+
+@pytest.fixture
+def videos(tmp_path: Path) -> Path:
+    """Six videos of two classes, one of them broken."""
+    folder = tmp_path / "videos"
+    for name, num_frames in (("A/a", 3), ("A/b", 4), ("A/c", 5), ("B/d", 6), ("B/e", 7)):
+        draw(folder / f"{name}.avi", num_frames)
+    (folder / "B" / "f.avi").write_bytes(b"no video\n" * 99)
+    return folder
+
+
+def change(videos: Path) -> None:
+    """One video changes, one goes, one is mended, two are new, of which one is of a new class, the first of all."""
+    draw(videos / "A" / "b.avi", 9)
+    (videos / "B" / "d.avi").unlink()
+    draw(videos / "B" / "f.avi", 2)
+    draw(videos / "A" / "bb.avi", 8)
+    draw(videos / "0" / "z.avi", 4)
+
+
+def command(videos: Path, out: Path, store: str, *more: object) -> list[object]:
+    settings = ["--store", store, "--set", "store.videos_per_shard=2", "--quiet", "--jobs", 1]
+    return ["extract", videos, "--out", out, *settings, *more]
+
+
+def contents(dataset: Dataset) -> dict[str, int]:
+    """The CRC-32 of the frames of each ok video as they are read, which must be what the manifest says."""
+    found = {}
+    for row in dataset.rows():
+        video = dataset.video(int(row))
+        frames = dataset.read_frames(int(row), range(video["num_frames"]))
+        found[video["video_id"]] = zlib.crc32(b"".join(frames))
+        assert found[video["video_id"]] == video["content_crc32"]
+    return found
+
+
+def contents_of(out: Path) -> dict[str, int]:
+    with open_dataset(out) as dataset:
+        return contents(dataset)
+
+
+@pytest.mark.parametrize("store", ["arrow", "frames"])
+def test_an_update_killed_at_any_moment(prep: Prep, videos: Path, tmp_path: Path, store: str) -> None:
+    """The dataset is always the old one or the new one, whole; and the same command ends with the same bytes."""
+    old = tmp_path / "old"
+    assert prep(*command(videos, old, store)).returncode == 3
+    change(videos)
+    new = tmp_path / "new"
+    shutil.copytree(old, new)
+    calls = calls_of(tmp_path / "log", command(videos, new, store, "--update"))
+    before, after, expected = contents_of(old), contents_of(new), hash_tree(new)
+    assert (len(before), len(after)) == (5, 7)
+    assert verify(new, deep=True, num_jobs=1).problems == ()
+    fresh = tmp_path / "fresh"
+    assert prep(*command(videos, fresh, store)).returncode == 0
+    assert contents_of(fresh) == after
+    step = max(1, len(calls) // CRASHES_TRIED)
+    # The last calls, around dataset.json, are all tried.
+    commit = next(index for index, call in enumerate(calls) if call[-1] == str(new / "dataset.json"))
+    for number in [*range(0, commit - 6, step), *range(commit - 6, min(len(calls), commit + 7))]:
+        out = tmp_path / "out"
+        shutil.copytree(old, out)
+        killed = run_until(tmp_path / "crash", command(videos, out, store, "--update"), number)
+        assert killed.returncode == -9, calls[number]
+        assert contents_of(out) == (before if number <= commit else after), calls[number]
+        assert verify(out, deep=True, num_jobs=1).problems == (), calls[number]
+        resumed = prep(*command(videos, out, store, "--update"))
+        assert resumed.returncode == 0, (resumed.stderr, calls[number])
+        assert hash_tree(out) == expected, calls[number]
+        shutil.rmtree(out)
+
+
+@pytest.mark.parametrize("store", ["arrow", "frames"])
+def test_a_new_dataset_killed_at_any_moment(prep: Prep, videos: Path, tmp_path: Path, store: str) -> None:
+    calls = calls_of(tmp_path / "log", command(videos, tmp_path / "undisturbed", store))
+    expected = hash_tree(tmp_path / "undisturbed")
+    for number in range(0, len(calls), max(1, len(calls) // CRASHES_TRIED)):
+        out = tmp_path / "out"
+        killed = run_until(tmp_path / "crash", command(videos, out, store), number)
+        assert killed.returncode == -9, calls[number]
+        resumed = prep(*command(videos, out, store))
+        assert resumed.returncode == 3, (resumed.stderr, calls[number])
+        assert hash_tree(out) == expected, calls[number]
+        shutil.rmtree(out)
+
+
+@pytest.mark.parametrize("store", ["arrow", "frames"])
+def test_names_follow_data(videos: Path, tmp_path: Path, store: str) -> None:
+    """As a power cut needs it: what is renamed was synced before, and dataset.json comes after the synced names of all
+    that it tells of."""
+    out = tmp_path / "out"
+    calls = calls_of(tmp_path / "log", command(videos, out, store))
+    synced: set[str] = set()
+    unsynced_names: set[str] = set()
+    for name, *paths in calls:
+        if name == "fsync":
+            synced.add(paths[0])
+            unsynced_names = {path for path in unsynced_names if str(Path(path).parent) != paths[0]}
+        elif name == "replace":
+            assert paths[0] in synced, paths
+            if paths[1] == str(out / "dataset.json"):
+                assert not unsynced_names
+            unsynced_names.add(paths[1])
+    assert not unsynced_names
+    replaced = [Path(call[2]).name for call in calls if call[0] == "replace"]
+    assert replaced[-3:] == ["frames.parquet", "manifest.parquet", "dataset.json"]
+
+
+@pytest.mark.parametrize("store", ["arrow", "frames"])
+def test_under_a_program_that_reads(prep: Prep, videos: Path, tmp_path: Path, store: str) -> None:
+    """Whoever opened the old dataset reads it to its end; what was replaced goes once nobody reads it."""
+    out = tmp_path / "out"
+    assert prep(*command(videos, out, store)).returncode == 3
+    with open_dataset(out) as reader:
+        before = contents(reader)
+        change(videos)
+        updated = prep(*command(videos, out, store, "--update"))
+        assert updated.returncode == 0, updated.stderr
+        assert "a program still reads what was replaced" in updated.stdout
+        assert contents(reader) == before
+        after = contents_of(out)
+        assert len(after) == 7
+        checked = prep("verify", out, "--deep")
+        assert checked.returncode == 0, checked.stdout
+        draw(videos / "A" / "a.avi", 11)
+        with open_dataset(out) as second_reader:
+            assert prep(*command(videos, out, store, "--update")).returncode == 0
+            assert (contents(reader), contents(second_reader)) == (before, after)
+        assert contents(reader) == before
+        assert prep(*command(videos, out, store, "--update")).returncode == 0
+        assert contents(reader) == before
+    done = prep(*command(videos, out, store))
+    assert (done.returncode, "nothing to do" in done.stdout) == (0, True)
+    assert not (out / ".work").exists()
+    named = {video["location"] for video in open_dataset(out).manifest.to_pylist()}
+    if store == "arrow":
+        assert {f"shards/{name}" for name in os.listdir(out / "shards")} == named
+    else:
+        assert {path.parent.relative_to(out).as_posix() for path in out.rglob("*.jpg")} == named
+    assert prep("verify", out, "--deep").returncode == 0
