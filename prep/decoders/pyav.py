@@ -25,18 +25,14 @@ from av.video.plane import VideoPlane
 from av.video.reformatter import ColorRange, Colorspace, Interpolation, VideoReformatter
 from av.video.stream import VideoStream
 
+from prep.colour import to_jfif
 from prep.decoders.interface import Header, Planes, Tally, VideoError
 from prep.geometry import UPRIGHT, Orientation, Size, UInt8Array, orientation_from_matrix
 
-# ITU-T H.273 matrix coefficients to swscale's tables; what is not listed, or unspecified (2), is converted as
-# BT.601, which is what ffmpeg does.
-_MATRICES = {
-    1: Colorspace.ITU709,
-    4: Colorspace.FCC,
-    7: Colorspace.SMPTE240M,
-    9: Colorspace.BT2020,
-    10: Colorspace.BT2020,
-}
+_BT601_MATRIX = 6  # as ITU-T H.273 numbers matrix coefficients
+
+# Average chroma over all pixels that a sample stands for.
+_RGB_FLAGS = Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INP
 
 LogLine = tuple[int, str, str]  # level, component, message
 _MAX_LOG_LINES = 8
@@ -75,28 +71,36 @@ class PyavFrame:
 
     def planes(self, size: Size) -> Planes:
         native = self.native
-        full_range = native.color_range == ColorRange.JPEG or native.format.name.startswith("yuvj")
+        is_rgb = native.format.is_rgb or native.format.has_palette
+        # swscale takes gray for full range whatever its tag says, and so does ffmpeg.
+        name = native.format.name
+        full_range = native.color_range == ColorRange.JPEG or name.startswith(("yuvj", "gray"))
+        source_range = ColorRange.JPEG if full_range or is_rgb else ColorRange.MPEG
         # Area averaging does not alias when shrinking; enlarging by it would give blocks.
         shrinks = size.width <= native.width and size.height <= native.height
+        filter = Interpolation.AREA if shrinks else Interpolation.BICUBIC
         try:
-            converted = self._reformatter.reformat(
+            # Of YUV it only changes size and layout: its change of colour rounds down, by up to two levels.
+            scaled = self._reformatter.reformat(
                 native,
                 width=size.width,
                 height=size.height,
-                format="yuvj420p",
-                interpolation=Interpolation.AREA if shrinks else Interpolation.BICUBIC,
-                src_colorspace=_MATRICES.get(native.colorspace, Colorspace.ITU601),
+                format="yuv420p",
+                interpolation=filter | _RGB_FLAGS if is_rgb else filter,
+                src_colorspace=Colorspace.ITU601,
                 dst_colorspace=Colorspace.ITU601,
-                src_color_range=ColorRange.JPEG if full_range else ColorRange.MPEG,
-                dst_color_range=ColorRange.JPEG,
+                src_color_range=source_range,
+                dst_color_range=ColorRange.MPEG if is_rgb else source_range,
+                threads=1,
             )
         except MemoryError:
             raise
         except av.error.FFmpegError as error:
-            detail = f"{native.format.name} pictures cannot be converted: {error.strerror}"
+            detail = f"{name} pictures cannot be converted: {error.strerror}"
             raise VideoError("unsupported", detail) from error
-        y_HW, u_hw, v_hw = (_plane_array(plane) for plane in converted.planes)
-        return y_HW, u_hw, v_hw
+        y_HW, u_hw, v_hw = (_plane_array(plane) for plane in scaled.planes)
+        matrix, is_full = (_BT601_MATRIX, False) if is_rgb else (native.colorspace, full_range)
+        return to_jfif((y_HW, u_hw, v_hw), matrix, is_full)
 
 
 def open_video(path: Path) -> "PyavDecoder":
