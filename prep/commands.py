@@ -17,6 +17,7 @@ from manifests.recipe import load_recipe
 from manifests.sources import SourceList, read_sources, write_sources
 from manifests.wording import count
 from prep import datasets
+from prep.decoders import require_decoder
 from prep.recipe import ExtractRecipe, resolve
 
 _MAX_PROBLEMS_SHOWN = 50
@@ -71,6 +72,7 @@ def extract(arguments: argparse.Namespace) -> int:
     from prep.run_folder import state_of
 
     recipe = _recipe(arguments)
+    require_decoder(recipe.decoder)
     num_jobs, reason = _num_jobs(arguments.jobs)
     state_of(arguments.out)  # refuses what is not ours before a scan that may take long
     sources = _read_or_scan(arguments)

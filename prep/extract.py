@@ -83,7 +83,7 @@ def extract(sources: SourceList, recipe: ExtractRecipe, out: Path, *, num_jobs: 
             done = _sealed_already(run, sources, recipe)
             remove_work(run)
             return done
-        libraries = pixel_libraries()
+        libraries = pixel_libraries(recipe.decoder)
         bound = bound_settings(recipe, libraries)
         same_limits = bind(run, bound, recipe.limits, sources)
         started_s = time.monotonic()

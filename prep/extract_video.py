@@ -67,7 +67,10 @@ def extract_video(
         return Outcome(status="failed", failure="unreadable", detail=error.strerror), no_frames
     try:
         with open_decoder(recipe.decoder, path) as decoder:
-            outcome, table_N = _decode(decoder, recipe, writer, beat, cut)
+            try:
+                outcome, table_N = _decode(decoder, recipe, writer, beat, cut)
+            except VideoError as error:
+                outcome, table_N = _failed_in_midstream(decoder, error, cut), no_frames
     except VideoError as error:
         outcome, table_N = Outcome(status="failed", failure=error.kind, detail=error.detail), no_frames
     if outcome.status != "ok":
@@ -155,6 +158,20 @@ def _decode(
                 content_crc32=content_crc32,
             )
     return outcome, table_N
+
+
+def _failed_in_midstream(decoder: Decoder, error: VideoError, cut: str | None) -> Outcome:
+    kind, detail = ("truncated", f"{cut}; {error.detail}") if cut else (error.kind, error.detail)
+    return Outcome(
+        status="failed",
+        failure=kind,
+        detail=detail,
+        container=decoder.header.container,
+        codec=decoder.header.codec,
+        declared_num_frames=decoder.header.declared_num_frames,
+        sample_aspect_ratio=_aspect_text(decoder.header.sample_aspect),
+        decoder=decoder.version,
+    )
 
 
 class _Pipeline:

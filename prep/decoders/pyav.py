@@ -29,10 +29,20 @@ from prep.colour import to_jfif
 from prep.decoders.interface import Header, Planes, Tally, VideoError
 from prep.geometry import UPRIGHT, Orientation, Size, UInt8Array, orientation_from_matrix
 
-_BT601_MATRIX = 6  # as ITU-T H.273 numbers matrix coefficients
+# Matrix coefficients as ITU-T H.273 numbers them.
+_BT601_MATRIX = 6
+_COLORSPACES = {
+    1: Colorspace.ITU709,
+    4: Colorspace.FCC,
+    7: Colorspace.SMPTE240M,
+    9: Colorspace.BT2020,
+    10: Colorspace.BT2020,
+}
 
-# Average chroma over all pixels that a sample stands for.
-_RGB_FLAGS = Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INP
+# A chroma sample is the mean over all pixels that it stands for.
+_AVERAGE_CHROMA = Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INP
+
+VERSION = av.__version__
 
 LogLine = tuple[int, str, str]  # level, component, message
 _MAX_LOG_LINES = 8
@@ -71,36 +81,65 @@ class PyavFrame:
 
     def planes(self, size: Size) -> Planes:
         native = self.native
-        is_rgb = native.format.is_rgb or native.format.has_palette
-        # swscale takes gray for full range whatever its tag says, and so does ffmpeg.
-        name = native.format.name
-        full_range = native.color_range == ColorRange.JPEG or name.startswith(("yuvj", "gray"))
-        source_range = ColorRange.JPEG if full_range or is_rgb else ColorRange.MPEG
         # Area averaging does not alias when shrinking; enlarging by it would give blocks.
         shrinks = size.width <= native.width and size.height <= native.height
-        filter = Interpolation.AREA if shrinks else Interpolation.BICUBIC
+        scaling = Interpolation.AREA if shrinks else Interpolation.BICUBIC
+        # Of YUV only size and layout change here: where swscale changes colour, it rounds down by up to two levels.
+        scaled = self._reformatted(
+            size,
+            "yuv420p",
+            scaling | _AVERAGE_CHROMA if self._is_rgb else scaling,
+            ColorRange.MPEG if self._is_rgb else self._range,
+        )
+        y_HW, u_hw, v_hw = (_plane_array(plane) for plane in scaled.planes)
+        if self._is_rgb:
+            return to_jfif((y_HW, u_hw, v_hw), _BT601_MATRIX, full_range=False)
+        return to_jfif((y_HW, u_hw, v_hw), native.colorspace, full_range=self._range == ColorRange.JPEG)
+
+    def sample(self, size: Size, matrix: int) -> UInt8Array:
+        """Luma, full range, of a grid of `size` single pixels: enough to recognise the picture by. `matrix`, as ITU-T
+        H.273 numbers them, says which luma of RGB."""
+        sampled = self._reformatted(size, "gray", Interpolation.POINT, ColorRange.JPEG, matrix)
+        return _plane_array(sampled.planes[0])
+
+    @property
+    def _is_rgb(self) -> bool:
+        return self.native.format.is_rgb or self.native.format.has_palette
+
+    @property
+    def _range(self) -> ColorRange:
+        # swscale takes gray for full range whatever its tag says, and so does ffmpeg.
+        is_full = self._is_rgb or self.native.format.name.startswith(("yuvj", "gray"))
+        return ColorRange.JPEG if is_full or self.native.color_range == ColorRange.JPEG else ColorRange.MPEG
+
+    def _reformatted(
+        self,
+        size: Size,
+        pixel_format: str,
+        interpolation: Interpolation,
+        target_range: ColorRange,
+        matrix: int = _BT601_MATRIX,
+    ) -> VideoFrame:
+        colorspace = _COLORSPACES.get(matrix, Colorspace.ITU601)
+        native = _as_progressive(self.native) if self.native.interlaced_frame else self.native
         try:
-            # Of YUV it only changes size and layout: its change of colour rounds down, by up to two levels.
-            scaled = self._reformatter.reformat(
+            return self._reformatter.reformat(
                 native,
                 width=size.width,
                 height=size.height,
-                format="yuv420p",
-                interpolation=filter | _RGB_FLAGS if is_rgb else filter,
-                src_colorspace=Colorspace.ITU601,
-                dst_colorspace=Colorspace.ITU601,
-                src_color_range=source_range,
-                dst_color_range=ColorRange.MPEG if is_rgb else source_range,
+                format=pixel_format,
+                interpolation=interpolation,
+                src_colorspace=colorspace,
+                dst_colorspace=colorspace,
+                src_color_range=self._range,
+                dst_color_range=target_range,
                 threads=1,
             )
         except MemoryError:
             raise
         except av.error.FFmpegError as error:
-            detail = f"{name} pictures cannot be converted: {error.strerror}"
+            detail = f"{native.format.name} pictures cannot be converted: {error.strerror}"
             raise VideoError("unsupported", detail) from error
-        y_HW, u_hw, v_hw = (_plane_array(plane) for plane in scaled.planes)
-        matrix, is_full = (_BT601_MATRIX, False) if is_rgb else (native.colorspace, full_range)
-        return to_jfif((y_HW, u_hw, v_hw), matrix, is_full)
 
 
 def open_video(path: Path) -> "PyavDecoder":
@@ -111,7 +150,7 @@ def open_video(path: Path) -> "PyavDecoder":
 class PyavDecoder:
     """See prep.decoders.interface.Decoder."""
 
-    version = f"pyav {av.__version__}"
+    version = f"pyav {VERSION}"
 
     def __init__(self, path: Path) -> None:
         self._num_packets = 0
@@ -235,6 +274,20 @@ def _choose_stream(container: InputContainer) -> VideoStream:
             raise VideoError("unsupported", "no decoder for the codec of its video stream")
         return stream
     raise VideoError("no_video", "no video stream")
+
+
+def _as_progressive(native: VideoFrame) -> VideoFrame:
+    """A copy without the mark of interlacing, for which swscale would scale each field for itself: lines then come
+    to lie up to half a pixel from where they belong, and only every other one is averaged."""
+    copy = VideoFrame(native.width, native.height, native.format.name)
+    for source, target in zip(native.planes, copy.planes, strict=True):
+        rows, target_rows = (
+            np.frombuffer(memoryview(plane), np.uint8).reshape(plane.height, plane.line_size)
+            for plane in (source, target)
+        )
+        num_bytes = min(source.line_size, target.line_size)
+        target_rows[:, :num_bytes] = rows[:, :num_bytes]
+    return copy
 
 
 def _plane_array(plane: VideoPlane) -> UInt8Array:
