@@ -21,6 +21,9 @@ from prep.geometry import UPRIGHT, Orientation
 
 VERSION = cv2.__version__
 
+if tuple(map(int, VERSION.split(".")[:2])) < (4, 13):
+    raise ImportError(f"OpenCV {VERSION} converts colour without regard to matrix and range, 4.13 does not")
+
 
 def open_video(path: Path) -> CheckedDecoder:
     """Raises VideoError for a video that cannot be opened."""
