@@ -7,7 +7,9 @@ tally are its own, and every picture has to be the one that PyAV shows.
 Arrays: sample_HW uint8 luma of a grid of single pixels.
 """
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,7 +22,7 @@ from prep.decoders.interface import Header, Planes, Tally, VideoError
 from prep.decoders.pyav import PyavDecoder, PyavFrame
 from prep.geometry import Orientation, Size, UInt8Array
 
-ReadPictures = Callable[[Path, Orientation], Iterator[VideoFrame]]
+ReadPictures = Callable[[Path, Orientation], Generator[VideoFrame, None, None]]
 """The RGB or BGR pictures of the video at a path, in order, as coded: not turned, though the library may do so by the
 orientation given. Raises VideoError where the library stops with an error."""
 
@@ -70,6 +72,7 @@ class CheckedDecoder:
         self._name = name
         self._read_pictures = read_pictures
         self._reference = PyavDecoder(path)
+        self._pictures: Generator[VideoFrame, None, None] | None = None
         self.version = f"{name} {version}"
         self.header: Header = self._reference.header
 
@@ -79,18 +82,17 @@ class CheckedDecoder:
 
     def frames(self) -> Iterator[CheckedFrame]:
         """Raises VideoError where the library gives anything but the frames that PyAV gives."""
-        pictures: Iterator[VideoFrame] = iter(())
         reformatter, num_frames, coded = VideoReformatter(), 0, Size(0, 0)
         watch = _Watch()
         for reference in self._reference.frames():
-            if num_frames == 0:
+            if self._pictures is None:
                 coded = reference.size
-                pictures = self._read_pictures(self._path, reference.orientation)
+                self._pictures = self._read_pictures(self._path, reference.orientation)
             if reference.size != coded:
                 # No library tells of a change of size; it is for the caller to end here.
                 yield CheckedFrame(reference, reference)
                 return
-            native = next(pictures, None)
+            native = next(self._pictures, None)
             if native is None:
                 raise self._fault(num_frames, "gives no more, though more follow")
             picture = PyavFrame(native, reference.time_s, reformatter)
@@ -101,10 +103,12 @@ class CheckedDecoder:
                 raise self._fault(num_frames, fault)
             yield CheckedFrame(reference, picture)
             num_frames += 1
-        if next(pictures, None) is not None:
+        if self._pictures is not None and next(self._pictures, None) is not None:
             raise self._fault(num_frames, "goes on, though the video ends")
 
     def close(self) -> None:
+        if self._pictures is not None:
+            self._pictures.close()
         self._reference.close()
 
     def __enter__(self) -> Self:
@@ -119,6 +123,19 @@ class CheckedDecoder:
         if num_frames == 0:
             return VideoError("unsupported", f"{self._name} cannot decode this {self.header.codec} video: it {what}")
         return VideoError("decode", f"after {num_frames} frames {self._name} {what}")
+
+
+@contextmanager
+def path_by_descriptor(path: Path) -> Iterator[str]:
+    """A plain name of the file while the block lasts, for libraries that cannot open every name. Raises VideoError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise VideoError("unreadable", error.strerror or str(error)) from error
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 class _Watch:

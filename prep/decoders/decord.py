@@ -5,7 +5,7 @@ Arrays: picture_HWC uint8 RGB.
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ os.environ.setdefault("DECORD_DUPLICATE_WARNING_THRESHOLD", "1.0")
 
 import decord
 
-from prep.decoders.checked import CheckedDecoder
+from prep.decoders.checked import CheckedDecoder, path_by_descriptor
 from prep.decoders.interface import VideoError
 from prep.geometry import UPRIGHT, Orientation, UInt8Array
 
@@ -30,16 +30,14 @@ def open_video(path: Path) -> CheckedDecoder:
     return CheckedDecoder(path, "decord", VERSION, read_pictures)
 
 
-def read_pictures(path: Path, orientation: Orientation = UPRIGHT) -> Iterator[VideoFrame]:
+def read_pictures(path: Path, orientation: Orientation = UPRIGHT) -> Generator[VideoFrame, None, None]:
     """See prep.decoders.checked.ReadPictures."""
-    # By descriptor, since names have to be UTF-8, and "a:b.avi" reads as a protocol.
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        reader = decord.VideoReader(f"/proc/self/fd/{descriptor}", ctx=decord.cpu(0), num_threads=1)
-    except (decord.DECORDError, RuntimeError) as error:
-        raise VideoError("unsupported", f"decord cannot open it: {_without_place(error)}") from error
-    finally:
-        os.close(descriptor)
+    # Names have to be UTF-8, and "a:b.avi" reads as a protocol.
+    with path_by_descriptor(path) as name:
+        try:
+            reader = decord.VideoReader(name, ctx=decord.cpu(0), num_threads=1)
+        except (decord.DECORDError, RuntimeError) as error:
+            raise VideoError("unsupported", f"decord cannot open it: {_without_place(error)}") from error
     while True:
         try:
             picture_HWC = reader.next().asnumpy()

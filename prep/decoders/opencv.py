@@ -4,7 +4,7 @@ Arrays: picture_HWC uint8 BGR.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
 
 import cv2
 
-from prep.decoders.checked import CheckedDecoder
+from prep.decoders.checked import CheckedDecoder, path_by_descriptor
 from prep.geometry import UPRIGHT, Orientation
 
 VERSION = cv2.__version__
@@ -30,14 +30,11 @@ def open_video(path: Path) -> CheckedDecoder:
     return CheckedDecoder(path, "opencv", VERSION, read_pictures)
 
 
-def read_pictures(path: Path, orientation: Orientation = UPRIGHT) -> Iterator[VideoFrame]:
+def read_pictures(path: Path, orientation: Orientation = UPRIGHT) -> Generator[VideoFrame, None, None]:
     """See prep.decoders.checked.ReadPictures. One that cannot be opened has none."""
-    # By descriptor, since a name that is not UTF-8 ends the process in a segmentation fault.
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        capture = cv2.VideoCapture(f"/proc/self/fd/{descriptor}", cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1])
-    finally:
-        os.close(descriptor)
+    # A name that is not UTF-8 would end the process in a segmentation fault.
+    with path_by_descriptor(path) as name:
+        capture = cv2.VideoCapture(name, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1])
     try:
         capture.set(cv2.CAP_PROP_ORIENTATION_AUTO, 0)
         while True:

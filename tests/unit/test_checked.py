@@ -1,6 +1,6 @@
 """A library that gives anything but the frames of the video is found out."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 from av.video.frame import VideoFrame
 from clips import Clip, numbered_frames, read_number, write_clip
 
-from prep.decoders.checked import CheckedDecoder
+from prep.decoders.checked import CheckedDecoder, path_by_descriptor
 from prep.decoders.interface import VideoError
 from prep.geometry import Orientation, Size
 
@@ -34,7 +34,7 @@ def frames_with(change: Callable[[Pictures], Iterable[object]], pictures: Pictur
     of the frames."""
     write_clip(path, Clip(name="", codec="ffv1", num_frames=len(pictures)), pictures)
 
-    def read(_: Path, orientation: Orientation) -> Iterator[VideoFrame]:
+    def read(_: Path, orientation: Orientation) -> Generator[VideoFrame, None, None]:
         assert orientation == Orientation()
         for picture in change(pictures):
             yield VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
@@ -87,7 +87,7 @@ def test_other_frames_do_not(
 def test_pixels_are_those_of_the_library_and_times_those_of_the_file(tmp_path: Path) -> None:
     path = write_clip(tmp_path / "clip.mkv", Clip(name="", codec="ffv1", num_frames=NUM_FRAMES))
 
-    def read(_: Path, orientation: Orientation) -> Iterator[VideoFrame]:
+    def read(_: Path, orientation: Orientation) -> Generator[VideoFrame, None, None]:
         for frame_HWC in numbered_frames(NUM_FRAMES):
             brighter_HWC = frame_HWC + np.uint8(2)
             yield VideoFrame.from_ndarray(brighter_HWC, format="rgb24")
@@ -98,3 +98,10 @@ def test_pixels_are_those_of_the_library_and_times_those_of_the_file(tmp_path: P
             assert read_number(y_HW) == number
             assert (y_HW.min(), y_HW.max()) == (22, 238)
             assert frame.time_s == pytest.approx(number / 25)
+
+
+def test_a_file_that_vanishes_is_unreadable(tmp_path: Path) -> None:
+    """Not an OSError: that would stop the run as if the store could not be written."""
+    with pytest.raises(VideoError, match="No such file") as caught, path_by_descriptor(tmp_path / "gone.avi"):
+        pass
+    assert caught.value.kind == "unreadable"
