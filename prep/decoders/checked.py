@@ -154,7 +154,9 @@ class _Watch:
         distance = _distance(sample_HW, expected_HW)
         before, self._before = self._before, (expected_HW, sample_HW, distance)
         if distance > MAX_DISTANCE:
-            return f"gives another picture than the next, {distance:.0f} levels away"
+            # Luma also changes with colours that RGB cannot hold: libraries clip these as PyAV does.
+            distance_rgb = _distance(picture.rgb(matrix), reference.rgb(matrix))
+            return f"gives another picture, {distance_rgb:.0f} levels away" if distance_rgb > MAX_DISTANCE else None
         if before is not None:
             expected_before_HW, sample_before_HW, distance_before = before
             if _distance(sample_HW, expected_before_HW) < distance - MIN_NEARER:
@@ -164,6 +166,6 @@ class _Watch:
         return None
 
 
-def _distance(one_HW: UInt8Array, other_HW: UInt8Array) -> float:
+def _distance(one: UInt8Array, other: UInt8Array) -> float:
     """Mean absolute difference in levels."""
-    return float(np.abs(one_HW.astype(np.int16) - other_HW).mean())
+    return float(np.abs(one.astype(np.int16) - other).mean())

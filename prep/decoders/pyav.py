@@ -1,6 +1,6 @@
 """PyAV (FFmpeg's libraries): hands out YUV planes, timestamps, discard and corruption flags.
 
-Arrays: y_HW, u_hw, v_hw uint8, see prep.decoders.interface.
+Arrays: y_HW, u_hw, v_hw uint8, see prep.decoders.interface; frame_HWC uint8 RGB.
 """
 
 import os
@@ -101,6 +101,11 @@ class PyavFrame:
         H.273 numbers them, says which luma of RGB."""
         sampled = self._reformatted(size, "gray", Interpolation.POINT, ColorRange.JPEG, matrix)
         return _plane_array(sampled.planes[0])
+
+    def rgb(self, matrix: int) -> UInt8Array:
+        """frame_HWC as RGB, not turned; YUV counts as that of `matrix`."""
+        converted = self._reformatted(self.size, "rgb24", Interpolation.BICUBIC, ColorRange.JPEG, matrix)
+        return converted.to_ndarray().view(np.uint8)
 
     @property
     def _is_rgb(self) -> bool:

@@ -424,6 +424,18 @@ def test_every_layout_has_the_colour(name: str, pix_fmt: str, tmp_path: Path) ->
     assert error_HWC.mean(axis=(0, 1)).max() < COLOUR_TOLERANCE
 
 
+def test_colours_that_rgb_cannot_hold(name: str, tmp_path: Path) -> None:
+    """Most YUV has no RGB: a decoder that gives RGB clips it, and these are the right frames all the same."""
+    rng = np.random.default_rng(5)
+    frames = []
+    for _ in range(4):
+        y_HW, u_hw, v_hw = (rng.integers(0, 256, shape, np.uint8) for shape in ((72, 96), (36, 48), (36, 48)))
+        frames.append(yuv_frame((y_HW, u_hw, v_hw), "yuv420p"))
+    path = write_clip(tmp_path / "clip.mkv", Clip(name="", codec="ffv1"), frames)
+    with open_decoder(name, path) as decoder:
+        assert sum(1 for _ in decoder.frames()) == 4
+
+
 def test_ten_bits_become_eight(name: str, folder: Path) -> None:
     """Levels from 0 to 1023 in equal steps, full range: a plane of 8 bits holds a quarter of each."""
     y_HW = np.tile(np.linspace(0, 1023, 96).round().astype(np.uint16), (72, 1))
