@@ -28,8 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
         subparsers, "scan", commands.scan, "list the videos of a folder with classes and subsets, without decoding any"
     )
     scan.add_argument("dir", type=path_argument, metavar="DIR", help="the folder of videos")
-    scan.add_argument("--dataset", choices=DATASETS, default="folder", help="how DIR is laid out (default: folder)")
-    _add_annotations(scan)
+    _add_scan_flags(scan)
     scan.add_argument("--out", type=path_argument, required=True, metavar="FILE", help="the sources.parquet to write")
 
     extract = add_command(
@@ -39,8 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
         "source", type=path_argument, metavar="DIR|sources.parquet", help="a folder, or what scan wrote"
     )
     extract.add_argument("--out", type=path_argument, required=True, metavar="OUT", help="the folder of the dataset")
-    extract.add_argument("--dataset", choices=DATASETS, help="how DIR is laid out (default: folder)")
-    _add_annotations(extract)
+    _add_scan_flags(extract)
     extract.add_argument(
         "--root", type=path_argument, metavar="DIR", help="where the videos of sources.parquet lie now"
     )
@@ -101,7 +99,9 @@ def _positive(text: str) -> int:
     return number
 
 
-def _add_annotations(parser: argparse.ArgumentParser) -> None:
+def _add_scan_flags(parser: argparse.ArgumentParser) -> None:
+    """How a folder is to be read: the flags of `prep.scan.FLAGS`."""
+    parser.add_argument("--dataset", choices=DATASETS, help="how DIR is laid out (default: folder)")
     parser.add_argument(
         "--annotations",
         type=path_argument,
@@ -109,4 +109,20 @@ def _add_annotations(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATH",
         help="the dataset's list files or their folder; may be repeated (default: looked for beside the videos)",
+    )
+    parser.add_argument(
+        "--separator", metavar="NAME", help="of lists: comma, tab, semicolon or blank (default: found out)"
+    )
+    parser.add_argument(
+        "--classes",
+        type=path_argument,
+        metavar="FILE",
+        help="the class order, a name a line or JSON",
+    )
+    parser.add_argument(
+        "--split", metavar="SHARES", help="make subsets train,val or train,val,test, such as 0.8,0.1,0.1"
+    )
+    parser.add_argument("--seed", type=int, metavar="S", help="of --split: same seed, same subsets (default: 0)")
+    parser.add_argument(
+        "--group", metavar="REGEX", help="of --split: keep videos together in whose path it finds the same"
     )

@@ -8,7 +8,7 @@ from manifests.errors import UsageError
 from manifests.wording import quote, quote_some
 
 
-def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]) -> tuple[dict[str, str], int]:
+def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]) -> tuple[dict[str, str], set[str]]:
     """Find the file that each listed path means. All paths are relative to the root, and distinct.
 
     The first of these rules that finds a file for a listed path settles it:
@@ -18,13 +18,16 @@ def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]
     4. it has that file name, upper and lower case aside.
     By rules 3 and 4 no file is taken that lies in the folder of another class; `labels` has the classes.
 
-    Returns the files found with the listed path of each, and how many of them rules 3 and 4 found. Raises UsageError
+    Returns the files found with the listed path of each, and which of them rules 3 and 4 found. Raises UsageError
     where a rule finds several files for a listed path, or several listed paths for a file: nothing is guessed.
     """
 
     def another_class(file: str, path: str) -> bool:
         folder = PurePosixPath(file).parent.name
-        return folder in labels and folder != PurePosixPath(path).parent.name
+        listed_folder = PurePosixPath(path).parent.name
+        if listed_folder not in labels and listed_folder.casefold() == folder.casefold():
+            return False  # the class in other case: HandStandPushups, HandstandPushups
+        return folder in labels and folder != listed_folder
 
     rules: tuple[Callable[[str], str], ...] = (
         lambda path: path,
@@ -34,7 +37,7 @@ def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]
     )
     files_left, listed_left = list(files), list(listed)
     matches: dict[str, str] = {}
-    num_by_path = 0
+    by_path: set[str] = set()
     for number, rule in enumerate(rules, start=1):
         files_of = _group((rule(file), file) for file in files_left)
         listed_of = _group((rule(path), path) for path in listed_left)
@@ -48,11 +51,11 @@ def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]
             _refuse_several(pairs)
             matches.update(pairs)
         if number == 2:
-            num_by_path = len(matches)
+            by_path = set(matches)
         taken = set(matches.values())
         files_left = [file for file in files_left if file not in matches]
         listed_left = [path for path in listed_left if path not in taken]
-    return matches, len(matches) - num_by_path
+    return matches, matches.keys() - by_path
 
 
 def _group(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
