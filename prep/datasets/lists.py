@@ -79,13 +79,11 @@ def read_list(file: Path, separator: str | None, root: Path, known: frozenset[st
     """
     all_readings = readings(file, separator)
     fitting = [reading for reading in all_readings if reading.doubt is None and reading.rows]
-    if not fitting:
-        best = max(all_readings, key=lambda reading: len(reading.rows))
-        raise UsageError(best.doubt or f"{quote(str(file))} names no video")
-    hits = [
-        sum(not known.isdisjoint(_names_for(relative(row["path"], root))) for _, row in reading.rows)
-        for reading in fitting
-    ]
+    hits = [_num_hits(reading, root, known) for reading in fitting]
+    if not any(hits):
+        closest = max(all_readings, key=lambda reading: (_num_hits(reading, root, known), len(reading.rows)))
+        if closest.doubt is not None or not closest.rows:
+            raise UsageError(closest.doubt or f"{quote(str(file))} names no video")
     best = fitting[hits.index(max(hits))]
     for reading, number in zip(fitting, hits, strict=True):
         same = [row["path"] for _, row in reading.rows] == [row["path"] for _, row in best.rows]
@@ -97,6 +95,10 @@ def read_list(file: Path, separator: str | None, root: Path, known: frozenset[st
     for place, row in best.rows:
         _check(place, row, root)
     return best
+
+
+def _num_hits(reading: Reading, root: Path, known: frozenset[str]) -> int:
+    return sum(not known.isdisjoint(_names_for(relative(row["path"], root))) for _, row in reading.rows)
 
 
 def relative(path: str, root: Path) -> str:

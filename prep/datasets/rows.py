@@ -76,7 +76,7 @@ def _settle(video: VideoFile | None, item: Item | None, taken: str | None, have_
         return "failed", "unreadable", video.problem
     if item is not None and len(item.class_names) > 1:
         classes = ", ".join(quote(name) for name in item.class_names)
-        return "excluded", "duplicate_id", f"{_names(item.files)} name it with different labels: {classes}"
+        return "excluded", "duplicate_id", f"has different labels in {_names(item.files)}: {classes}"
     return None, None, None
 
 
