@@ -193,3 +193,12 @@ def test_no_folder_of_before_is_touched(tmp_path: Path) -> None:
     assert run.folder_location("x") == "frames-3/x"
     assert run.folder_location("x/y") == "frames-2/x/y"
     assert RunFolder(tmp_path).folder_location("a") == "frames/a"
+
+
+def test_what_the_scan_settles_is_decoded_once_it_does_not() -> None:
+    """A copy that was left out, once the file that was taken is gone."""
+    copy = {"status": "excluded", "failure": "duplicate_id", "detail": "has the id of b.avi, which is taken"}
+    before = [row("a", None, **copy), row("b", "shards/shard-00000.arrow")]
+    settled = listed(source("a", **copy), source("b"))
+    assert plan(settled, before).rows == ()
+    assert plan(listed(source("a")), before).rows == (0,)
