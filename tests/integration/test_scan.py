@@ -1,14 +1,17 @@
 """The real command: scan prints and tells in JSON what it found, and an extraction goes by it."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
-from conftest import Prep
+from conftest import ROOT, Prep
 from layouts import make_files, write_texts
 
 from manifests import open_dataset
 from manifests.sources import read_sources
+from prep.datasets import DATASETS
 
 
 @pytest.fixture
@@ -108,3 +111,40 @@ def test_refusals(prep: Prep, synthetic: Path, tmp_path: Path) -> None:
         f"prep extract: --dataset and --split go with a folder; {sources} holds what they told prep scan\n",
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_the_commands_of_the_readme(prep: Prep, tmp_path: Path) -> None:
+    """Each command of the table of datasets, on a miniature of its layout."""
+    write_texts(
+        tmp_path,
+        {
+            "ucfTrainTestlist/classInd.txt": "1 YoYo\r\n",
+            "ucfTrainTestlist/trainlist01.txt": "YoYo/v_YoYo_g08_c01.avi 1\r\n",
+            "testTrainMulti_7030_splits/wave_test_split1.txt": "x_wave.avi 1 \n",
+            "k400/annotations/train.csv": "label,youtube_id,time_start,time_end,split\nwave,-3B32lodo2M,0,10,train\n",
+            "labels/labels.json": '{"Holding something": "0"}',
+            "labels/train.json": '[{"id": "78687", "template": "Holding [something]"}]',
+            "train.csv": "train/wave/a.avi,0\n",
+            "val.csv": "val/wave/b.avi,0\n",
+        },
+    )
+    make_files(
+        tmp_path,
+        [
+            "videos/train/wave/a.avi",
+            "videos/val/wave/b.avi",
+            "UCF-101/YoYo/v_YoYo_g08_c01.avi",
+            "hmdb51/wave/x_wave.avi",
+            "k400/train/wave/-3B32lodo2M_000000_000010.mp4",
+            "20bn-something-something-v2/78687.webm",
+        ],
+    )
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\| `(\w+)` \|.*\| `prep (scan .*)` \|$", readme, re.MULTILINE)
+    assert [dataset for dataset, _ in commands] == list(DATASETS)
+    for dataset, command in commands:
+        done = prep(*shlex.split(command), cwd=tmp_path)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        found = read_sources(tmp_path / "sources.parquet")
+        assert found.dataset == dataset
+        assert all(source.status is None and source.label == 0 and source.subsets for source in found.sources)
