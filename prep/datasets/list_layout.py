@@ -6,7 +6,7 @@
     path,label,split          a table whose first line names its columns
 
 Fields stand between commas, tabs or semicolons, in double quotes where they hold such; or between blanks, and then a
-path may hold blanks itself, or stand in double or single quotes.
+path may hold blanks itself, or stand in double or single quotes. A double quote within double quotes may be doubled.
 """
 
 import re
@@ -43,7 +43,7 @@ _ROLES = {
 }
 _ROLE_OF = {name: role for role, names in _ROLES.items() for name in names}
 _FRAME_LIST = "original_vido_id"  # so spelled in the lists of frames that SlowFast reads
-_PATH = r"""(?:"(?P<double>[^"]+)"|'(?P<single>[^']+)'|(?P<plain>\S.*?))"""
+_PATH = r"""(?:"(?P<double>.+)"|'(?P<single>.+)'|(?P<plain>\S.*?))"""
 _BLANK_SHAPES = {
     ("path", "num_frames", "label"): re.compile(_PATH + r"\s+(?P<num_frames>[0-9]{1,9})\s+(?P<label>\S+)"),
     ("path", "label"): re.compile(_PATH + r"\s+(?P<label>\S+)"),
@@ -144,6 +144,7 @@ def _blanks(file: Path, shape: tuple[str, ...]) -> Reading:
             doubt = f"{place}: expected {' '.join(shape)}, got {quote(line)}"
             break
         parts = match.groupdict()
-        path = next(part for part in (parts.pop("double"), parts.pop("single"), parts.pop("plain")) if part)
+        double, single, plain = (parts.pop(kind) for kind in ("double", "single", "plain"))
+        path = double.replace('""', '"') if double else single or plain
         good.append((place, {"path": path, **parts}))
     return Reading(shape=f"blank-separated {', '.join(shape)}", rows=tuple(good), doubt=doubt)

@@ -229,3 +229,11 @@ def test_refused_annotations(tmp_path: Path) -> None:
     assert refusal(lambda: scan_text(tmp_path, "A/x 0\n")) == (
         "the listed video 'A/x' may be any of 'A/x.avi', 'A/x.mp4' on disk: move the copies away"
     )
+
+
+def test_quotes_within_names(tmp_path: Path) -> None:
+    names = ['it\'s "quoted" & 100%.avi', "'tis.avi", "'a' b.avi", '"c" d.avi']
+    make_files(tmp_path, names)
+    for quoted in (lambda name: f'"{name}"', lambda name: '"' + name.replace('"', '""') + '"', str):
+        rows = summary(scan_text(tmp_path, "".join(f"{quoted(name)} 3\n" for name in names)))
+        assert rows == dict.fromkeys(sorted(names), ("3", "train"))
