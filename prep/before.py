@@ -37,7 +37,7 @@ class Before:
 
     def __init__(self, out: Path) -> None:
         self.dataset = open_dataset(out)
-        self.rows: list[Row] = self.dataset.manifest.select(ROW_COLUMNS).to_pylist()
+        self.rows: list[Row] = self.dataset.columns(ROW_COLUMNS).to_pylist()
         self._rank_of_row = (np.cumsum([row["status"] == "ok" for row in self.rows]) - 1).tolist()
         self._frames: _FrameRows | None = None
 

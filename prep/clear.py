@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from manifests.atomic import disk_errors
-from manifests.dataset import read_manifest
+from manifests.dataset import open_manifest
 from manifests.description import read_description
 from manifests.hold import is_held
 from manifests.stores import arrow, frames
@@ -31,8 +31,10 @@ def clear(run: RunFolder) -> bool:
             if any(run.superseded.iterdir()):
                 return False
             description = read_description(run.out)
-            manifest = read_manifest(run.out, description.manifest_sha256)
-            for path in unnamed(run.out, set(manifest.column("location").drop_null().to_pylist())):
+            manifest = open_manifest(run.out, description.manifest_sha256)
+            locations = manifest.columns(["location"]).column("location").unique().drop_null()
+            manifest.close()
+            for path in unnamed(run.out, set(locations.to_pylist())):
                 _remove(path)
         remove_work(run)
     return True

@@ -93,7 +93,7 @@ def verify(folder: Path, *, deep: bool, num_jobs: int) -> Verification:
     except DamagedError as error:
         return _unreadable(MANIFEST_FILE, error)
     with dataset:
-        manifest = dataset.manifest.select(_COLUMNS).to_pylist()
+        manifest = dataset.columns(_COLUMNS).to_pylist()
         rows = [{**row, "position": position} for position, row in enumerate(manifest)]
         ok = [row for row in rows if row["status"] == "ok"]
         tables, problems = _frame_tables(dataset, ok)
