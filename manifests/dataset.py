@@ -11,7 +11,7 @@ count is guessed: all comes from dataset.json, the manifest and the store.
 What reading takes is in memory as arrays, some 60 bytes a video, which forked processes share; the rest of the manifest
 is read when it is asked for.
 
-Arrays: labels_V int32, num_frames_V int64 over the V videos of the manifest; rows_R int64.
+Arrays: labels_V int32, num_frames_V int64, is_ok_V bool over the V videos of the manifest; rows_R int64.
 """
 
 import hashlib
@@ -74,6 +74,7 @@ class Dataset:
         self._columns = columns
         self.labels: npt.NDArray[np.int32] = columns.column("label").to_numpy()
         self.num_frames: npt.NDArray[np.int64] = columns.column("num_frames").to_numpy()
+        self.is_ok: npt.NDArray[np.bool_] = pc.equal(columns.column("status"), "ok").to_numpy()
         self._shard = lru_cache(_MAX_OPEN_SHARDS)(lambda location: _OpenShard(folder / location))
 
     def __len__(self) -> int:
@@ -85,12 +86,12 @@ class Dataset:
         if subset not in self.description.subsets:
             known = ", ".join(self.description.subsets)
             raise UsageError(f"the dataset has no subset {subset!r}; it has {known}")
-        chosen_V = pc.equal(self._columns.column("status"), "ok").to_numpy()
-        if subset != "all":
-            chosen_V &= self._in_subset(subset)
-        return np.flatnonzero(chosen_V)
+        return np.flatnonzero(self.is_ok & self.in_subset(subset))
 
-    def _in_subset(self, subset: str) -> npt.NDArray[np.bool_]:
+    def in_subset(self, subset: str) -> npt.NDArray[np.bool_]:
+        """Whether each video, ok or not, is in a subset. None is in one that the dataset does not have."""
+        if subset == "all":
+            return np.ones(len(self), bool)
         in_subset_V = np.zeros(len(self), bool)
         start = 0
         for names in self._columns.column("subsets").chunks:

@@ -9,13 +9,13 @@ STATUSES = ("ok", "failed", "excluded")
 
 FAILURE_KINDS: dict[str, str] = {
     "missing": "an annotation names it, the disk does not have it",
-    "empty": "the file has no bytes",
+    "empty": "the file has no bytes, or the frame folder no files",
     "unreadable": "the file cannot be opened as a video: damaged header, not a video, or no permission",
     "unsupported": "no decoder for its codec",
-    "no_video": "no video stream (audio only, or a cover picture)",
-    "truncated": "the file is cut short, or many of its packets gave no picture",
+    "no_video": "no video stream (audio only, or a cover picture), or no frame in the frame folder",
+    "truncated": "the file is cut short, many of its packets gave no picture, or frames are missing from a folder",
     "size_change": "the picture size changes within the stream",
-    "decode": "packets that cannot be decoded, or pictures that the codec marks as damaged",
+    "decode": "packets or frames that cannot be decoded, or pictures that the codec marks as damaged",
     "too_short": "fewer frames than limits.min_frames",
     "crashed": "the decoding process died",
     "timeout": "no progress for limits.timeout_s",

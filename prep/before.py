@@ -1,12 +1,14 @@
-"""The finished dataset that a run goes on from (`--retry`, `--update`), open for reading until the next one is sealed.
+"""The finished dataset that a run goes on from (`--retry`, `--update`) or packs, open for reading until the next one is
+sealed.
 
 Arrays: table_N as in prep.frame_table.
 """
 
+import threading
 import zlib
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,54 +29,83 @@ from prep.spool import open_writer
 
 _OUTCOME_FIELDS = [field.name for field in fields(Outcome)]
 _CACHED_ROW_GROUPS = 4
+_FRAMES_AT_A_TIME = 64
+"""So many frames of a video are in memory."""
 
 
 class Before:
-    """`rows` are those of its manifest, with ROW_COLUMNS.
+    """`rows` are those of its manifest, with ROW_COLUMNS. Frames may be copied by several threads.
 
     Raises UsageError where there is no dataset in `out`, DamagedError where it cannot be read.
     """
 
     def __init__(self, out: Path) -> None:
         self.dataset = open_dataset(out)
-        self.rows: list[Row] = self.dataset.columns(ROW_COLUMNS).to_pylist()
-        self._rank_of_row = (np.cumsum([row["status"] == "ok" for row in self.rows]) - 1).tolist()
+        self._rank_of_row_V = np.cumsum(self.dataset.is_ok) - 1
+        self._lock = threading.Lock()
         self._frames: _FrameRows | None = None
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        return list(self.dataset.columns(ROW_COLUMNS).to_pylist())
 
     def manifest_rows(self, rows: Sequence[int]) -> pa.Table:
         return self.dataset.manifest.take(rows)
 
     def frame_rows(self, rows: Sequence[int]) -> pa.Table:
         """The rows of frames.parquet for these ok rows of the manifest. Raises DamagedError."""
-        description = self.dataset.description
-        if self._frames is None:
-            self._frames = _FrameRows(open_table(self.dataset.folder, FRAMES_FILE, description.frames_sha256))
-        table = self._frames.take([self._rank_of_row[row] for row in rows])
-        if table.column("video_id").to_pylist() != [self.rows[row]["video_id"] for row in rows]:
+        sha256 = self.dataset.description.frames_sha256
+        with self._lock:
+            if self._frames is None:
+                self._frames = _FrameRows(open_table(self.dataset.folder, FRAMES_FILE, sha256))
+            table = self._frames.take(self._rank_of_row_V[list(rows)].tolist())
+        if table.column("video_id").to_pylist() != [self.dataset.video(row)["video_id"] for row in rows]:
             raise DamagedError(f"{FRAMES_FILE} has other videos than {MANIFEST_FILE}: run prep extract --retry damaged")
         return table
 
     def copy_video(self, row: int, frames: Path, table: Path, store: str) -> Reply | None:
-        """Put the frames of an ok row into the spool, as a decoding process does; None where they are damaged.
+        """`copy_frames`; None where they are damaged."""
+        table_N = self._table(row)
+        try:
+            return self._copy(row, table_N, frames, table, store)
+        except DamagedError:
+            return None
 
-        Raises DamagedError where frames.parquet cannot be read, StoreError.
-        """
-        table_N = _frame_table(self.frame_rows([row]))
+    def copy_frames(self, row: int, frames: Path, table: Path, store: str) -> Reply:
+        """Put the frames of an ok row into the spool, as a decoding process does. Raises DamagedError where they are
+        not what they were, or frames.parquet cannot be read, and StoreError."""
+        return self._copy(row, self._table(row), frames, table, store)
+
+    def outcome(self, row: int) -> Outcome:
+        """What became of a video."""
+        video = self.dataset.video(row)
+        return Outcome(**{name: video[name] for name in _OUTCOME_FIELDS})
+
+    def _table(self, row: int) -> FrameTable:
+        return _frame_table(self.frame_rows([row]))
+
+    def _copy(self, row: int, table_N: FrameTable, frames: Path, table: Path, store: str) -> Reply:
+        outcome = self.outcome(row)
+        if len(table_N) != outcome.num_frames:
+            raise self._damaged(row, f"{FRAMES_FILE} lists {len(table_N)} of its {outcome.num_frames} frames")
+        crc32_N = table_N["crc32"].tolist()
         with disk_errors(frames):
             writer = open_writer(frames, store)
             try:
-                for index, crc32 in enumerate(table_N["crc32"].tolist()):
-                    (jpeg,) = self.dataset.read_frames(row, [index])
-                    if zlib.crc32(jpeg) != crc32:
-                        return None
-                    writer.add(jpeg)
-            except DamagedError:
-                return None
+                for start in range(0, len(crc32_N), _FRAMES_AT_A_TIME):
+                    indices = range(start, min(start + _FRAMES_AT_A_TIME, len(crc32_N)))
+                    for index, jpeg in zip(indices, self.dataset.read_frames(row, indices), strict=True):
+                        if zlib.crc32(jpeg) != crc32_N[index]:
+                            raise self._damaged(row, f"the bytes of frame {index} have changed: the CRC-32 differs")
+                        writer.add(jpeg)
             finally:
                 writer.close()
-            table_crc32 = write_table(table, table_N)
+            return Reply(outcome, write_table(table, table_N))
+
+    def _damaged(self, row: int, problem: str) -> DamagedError:
         video = self.dataset.video(row)
-        return Reply(Outcome(**{name: video[name] for name in _OUTCOME_FIELDS}), table_crc32)
+        where = f"video {video['video_id']} in {self.dataset.folder / video['location']}"
+        return DamagedError(f"{problem}: {where}; prep verify --deep finds all such frames")
 
     def close(self) -> None:
         self.dataset.close()

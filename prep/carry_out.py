@@ -1,4 +1,4 @@
-"""Carry out a plan: decode in parallel, commit group by group in source order, seal; or go on where a run stopped.
+"""Carry out a plan: make videos in parallel, commit group by group in source order, seal; or go on where a run stopped.
 
 The unit of parallel work is a video, the unit of commit a group (a shard and its rows). Videos finish in any order
 and wait on disk for their group, so the bytes depend neither on timing nor on the number of workers.
@@ -8,15 +8,14 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import FrameType
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Protocol, Self
 
-from manifests.atomic import disk_errors, sync_file_system
+from manifests.atomic import disk_errors
 from manifests.command import handle_signals
-from manifests.description import Description, hash_file
+from manifests.description import Description
 from manifests.errors import Interrupted, StoreError, TooManyFailedError
-from manifests.names import unescape_name
 from manifests.records import Outcome
 from manifests.sources import SourceList
 from manifests.stores import frames
@@ -24,86 +23,72 @@ from manifests.wording import count
 from prep import spool
 from prep.before import Before
 from prep.budget import Budget
-from prep.child import Job, Reply
+from prep.child import Reply
 from prep.journal import Entry, Journal
 from prep.plan import Plan
 from prep.progress import Progress
-from prep.recipe import ExtractRecipe
+from prep.recipe import Recipe
 from prep.recover import Recovered
 from prep.run_folder import RunFolder
 from prep.seal import seal
 from prep.settled import Settled
-from prep.workers import Workers
-
-_TRIED_TWICE = ("crashed", "timeout", "out_of_memory")
-"""Failures that may be the fault of the moment: tried once more, alone, before they become rows."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """The dataset, how many videos were decoded for it by this run, and how many frames that stored."""
+    """The dataset, how many videos were made for it by this run, and how many frames that stored."""
 
     description: Description
     num_attempted: int
     num_frames: int
 
 
-@dataclass(frozen=True)
-class _Work:
-    """`sources` are those of the rows of the plan, and rows count from here on within them. `copied` tells of some the
-    row in the dataset before."""
+class Maker(Protocol):
+    """Makes the frames of rows: prep.decoding.Decoding or prep.taking.Taking. Used in a `with`."""
 
-    run: RunFolder
-    sources: SourceList
-    copied: dict[int, int]
-    before: Before | None
-    recipe: ExtractRecipe
+    @property
+    def is_stopped(self) -> bool: ...
 
-    def source_path(self, row: int) -> Path:
-        return self.sources.root / unescape_name(self.sources.sources[row].source)
+    def stop(self) -> None:
+        """Make no more. Safe in a signal handler."""
+        ...
 
-    def frames_path(self, row: int) -> Path:
-        return spool.frames_path(self.run.spool, row, self.recipe.store.format).absolute()
+    def make(self, rows: Sequence[int]) -> Iterator[tuple[int, Reply, bool]]:
+        """(row, reply, whether it was copied from the dataset before) for each row, with the frames of ok ones in the
+        spool; ends early after `stop`. Rows count within `plan.rows`."""
+        ...
 
-    def table_path(self, row: int) -> Path:
-        return spool.table_path(self.run.spool, row).absolute()
+    def __enter__(self) -> Self: ...
 
-    def job(self, row: int) -> tuple[int, Job]:
-        return row, Job(
-            source=self.source_path(row),
-            source_bytes=self.sources.sources[row].source_bytes,
-            frames=self.frames_path(row),
-            table=self.table_path(row),
-            recipe=self.recipe,
-        )
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 def carry_out(
     run: RunFolder,
     plan: Plan,
     before: Before | None,
-    recipe: ExtractRecipe,
+    recipe: Recipe,
     libraries: dict[str, str],
     groups: Sequence[range],
     recovered: Recovered,
+    maker: Maker,
     *,
     budget: Budget,
-    num_jobs: int,
     quiet: bool,
 ) -> Done:
     """Do what is left of `plan`, and seal the dataset. `groups` are the rows of each group within `plan.rows`,
-    `recovered` is what a run before this one has done.
+    `recovered` is what a run before this one has done, `maker` makes the frames of the others.
 
     Raises StoreError where the disk refuses, TooManyFailedError above `budget` or where no video is ok, Interrupted
     after a signal.
     """
-    rows = plan.rows
-    copied = {position: plan.copied[row] for position, row in enumerate(rows) if row in plan.copied}
-    work = _Work(run, plan.work, copied, before, recipe)
-    settled = Settled(run, recipe.store.format, work.sources.sources, groups, recovered.finished)
+    work, store = plan.work, recipe.store.format
+    settled = Settled(run, store, work.sources, groups, recovered.finished)
     for entry in recovered.entries.values():
         settled.add(entry)
-    num_attempted, num_frames = _settle_all(work, settled, budget, num_jobs=num_jobs, quiet=quiet)
+    num_attempted, num_frames = _settle_all(run, work, store, settled, maker, budget, quiet=quiet)
     num_kept = 0 if before is None else sum(before.rows[old]["status"] == "ok" for old in plan.kept.values())
     if settled.num_ok + num_kept == 0:
         videos = count(len(plan.sources.sources), "video")
@@ -115,9 +100,11 @@ def carry_out(
     return Done(description, num_attempted, num_frames)
 
 
-def _settle_all(work: _Work, settled: Settled, budget: Budget, *, num_jobs: int, quiet: bool) -> tuple[int, int]:
-    """Settle every row and commit every group. Returns how many videos were decoded, and how many frames that gave."""
-    run, sources = work.run, work.sources.sources
+def _settle_all(
+    run: RunFolder, work: SourceList, store: str, settled: Settled, maker: Maker, budget: Budget, *, quiet: bool
+) -> tuple[int, int]:
+    """Settle every row and commit every group. Returns how many videos were made, and how many frames that gave."""
+    sources = work.sources
     for row, source in enumerate(sources):
         if source.status is not None:
             settled.add(Entry(row, Outcome(status=source.status, failure=source.failure, detail=source.detail), 0))
@@ -126,18 +113,18 @@ def _settle_all(work: _Work, settled: Settled, budget: Budget, *, num_jobs: int,
     num_attempted = num_frames = 0
     with (
         Journal(run.journal) as journal,
-        Workers(num_jobs, work.recipe.limits.timeout_s) as workers,
-        _stop_on_signals(workers),
+        maker,
+        _stop_on_signals(maker),
         Progress(num_videos, num_videos - len(todo), quiet=quiet) as progress,
     ):
-        for row, reply, is_copy in _replies(workers, work, todo):
+        for row, reply, is_copy in maker.make(todo):
             source = sources[row]
             if reply.outcome.failure == "unreadable":
-                require_root(work.sources)
-            if reply.outcome.status == "ok" and work.recipe.store.format == "frames":
+                require_root(work)
+            if reply.outcome.status == "ok" and store == "frames":
                 folder = run.out / run.folder_location(source.video_id)
                 with disk_errors(folder):
-                    frames.publish_folder(work.frames_path(row), folder)
+                    frames.publish_folder(spool.frames_path(run.spool, row, store), folder)
             entry = Entry(row, reply.outcome, reply.table_crc32)
             journal.add(entry)
             progress.add(source, reply.outcome)
@@ -150,7 +137,7 @@ def _settle_all(work: _Work, settled: Settled, budget: Budget, *, num_jobs: int,
                     f"more than {budget} of {count(num_videos, 'video')} failed ({_kinds(settled)}), so the run stops; "
                     "find out why; the same command goes on, and tries those again"
                 )
-        if workers.is_stopped:
+        if maker.is_stopped:
             num_left = len(settled.rows_left())
             raise Interrupted(f"interrupted with {num_left} of {count(num_videos, 'video')} to go")
     return num_attempted, num_frames
@@ -158,47 +145,6 @@ def _settle_all(work: _Work, settled: Settled, budget: Budget, *, num_jobs: int,
 
 def _kinds(settled: Settled) -> str:
     return ", ".join(f"{kind} {number:,}" for kind, number in sorted(settled.failures.items()))
-
-
-def _replies(workers: Workers, work: _Work, rows: list[int]) -> Iterator[tuple[int, Reply, bool]]:
-    """(row, reply, whether it was copied) for each row: first those that are copied, then the others as they are done,
-    and those of `_TRIED_TWICE` last, after a second try."""
-    to_decode = []
-    for row in rows:
-        reply = None if workers.is_stopped else _copy(work, row)
-        if reply is None:
-            to_decode.append(row)
-        else:
-            yield row, reply, True
-    again = []
-    for row, reply in workers.extract(map(work.job, to_decode)):
-        if reply.outcome.failure in _TRIED_TWICE:
-            again.append(row)
-        else:
-            yield row, reply, False
-    for row, reply in workers.extract(map(work.job, sorted(again)), alone=True):
-        if reply.outcome.failure in _TRIED_TWICE:
-            # The process ended before it could tell the hash of its source, or clear its spool.
-            with disk_errors(work.run.spool):
-                spool.remove(work.frames_path(row))
-                spool.remove(work.table_path(row))
-            sha256 = _hash_or_none(work.source_path(row))
-            yield row, Reply(replace(reply.outcome, source_sha256=sha256), 0), False
-        else:
-            yield row, reply, False
-
-
-def _copy(work: _Work, row: int) -> Reply | None:
-    """The frames of the dataset before into the spool, where the plan says so; None where they are to be decoded."""
-    if row not in work.copied or work.before is None:
-        return None
-    frames_path = work.frames_path(row)
-    store = work.recipe.store.format
-    reply = work.before.copy_video(work.copied[row], frames_path, work.table_path(row), store)
-    if reply is not None and store == "frames":
-        with disk_errors(frames_path):
-            sync_file_system(frames_path)  # it is renamed next
-    return reply
 
 
 def require_root(sources: SourceList) -> None:
@@ -211,26 +157,19 @@ def require_root(sources: SourceList) -> None:
         raise StoreError(f"the source root {sources.root} has become empty; bring it back (is it mounted?)")
 
 
-def _hash_or_none(path: Path) -> str | None:
-    try:
-        return hash_file(path)
-    except OSError:
-        return None
-
-
 @contextmanager
-def _stop_on_signals(workers: Workers) -> Iterator[None]:
-    """The first Ctrl-C, SIGTERM or SIGHUP stops the workers; the second ends the program where it stands."""
+def _stop_on_signals(maker: Maker) -> Iterator[None]:
+    """The first Ctrl-C, SIGTERM or SIGHUP stops the maker; the second ends the program where it stands."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if workers.is_stopped:
+        if maker.is_stopped:
             os._exit(Interrupted.exit_code)
-        workers.stop()
+        maker.stop()
 
     before = handle_signals(stop)
     try:
         yield
     finally:
-        if not workers.is_stopped:  # else the second signal may still come, on the way out
+        if not maker.is_stopped:  # else the second signal may still come, on the way out
             for number, handler in before.items():
                 signal.signal(number, handler)

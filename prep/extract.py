@@ -13,7 +13,6 @@ from manifests.description import Description, read_description
 from manifests.errors import StoreError, TooManyFailedError, UsageError
 from manifests.lock import RunLock
 from manifests.names import shard_number
-from manifests.recipe import recipe_from_table
 from manifests.records import Source
 from manifests.sources import SourceList
 from prep.before import Before
@@ -22,8 +21,9 @@ from prep.carry_out import carry_out, require_root
 from prep.changes import Again, rows_to_redo
 from prep.clear import clear, clear_state
 from prep.commit import group_rows
+from prep.decoding import Decoding
 from prep.plan import Plan, plan_again, plan_new, read_plan, write_plan
-from prep.recipe import ExtractRecipe
+from prep.recipe import AdoptRecipe, ExtractRecipe, recipe_of
 from prep.recover import recover
 from prep.run_folder import (
     Earlier,
@@ -154,8 +154,8 @@ def _carry_out(
             pixel_libraries(request.recipe.decoder),
             groups,
             recovered,
+            Decoding(run, plan, before, recipe, request.num_jobs),
             budget=request.budget,
-            num_jobs=request.num_jobs,
             quiet=request.quiet,
         )
     except TooManyFailedError:
@@ -197,7 +197,9 @@ def require_same_dataset(run: RunFolder, request: Request) -> Extraction:
 def _require_same_settings(run: RunFolder, request: Request, libraries: dict[str, str] | None) -> Description:
     """Raises UsageError where the dataset was made with other settings, or other than these `libraries`."""
     description = read_description(run.out)
-    recipe_before = recipe_from_table(ExtractRecipe, description.recipe)
+    recipe_before = recipe_of(description.recipe)
+    if isinstance(recipe_before, AdoptRecipe):
+        raise UsageError(f"{run.out} was made by prep adopt, not of these videos: use another --out")
     libraries_before = {} if libraries is None else description.libraries
     before = bound_settings(recipe_before, libraries_before)
     require_equal_settings(run.out, before, bound_settings(request.recipe, libraries or {}))

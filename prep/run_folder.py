@@ -27,7 +27,7 @@ from manifests.records import Source
 from manifests.sources import SourceList, read_sources, write_sources
 from manifests.stores import arrow, frames
 from manifests.wording import count, quote_some
-from prep.recipe import ExtractRecipe, Limits
+from prep.recipe import Limits, Recipe
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def state_of(out: Path) -> Literal["new", "open", "sealed"]:
     return "new"
 
 
-def bound_settings(recipe: ExtractRecipe, libraries: dict[str, str]) -> dict[str, Any]:
+def bound_settings(recipe: Recipe, libraries: dict[str, str]) -> dict[str, Any]:
     """What decides the bytes of an ok row, as flat keys."""
     bound = {key: value for key, value in flat(recipe).items() if not key.startswith("limits.")}
     return bound | {f"version of {name}": version for name, version in libraries.items()}

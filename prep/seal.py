@@ -24,7 +24,7 @@ from manifests.records import STATUSES, Source
 from prep.before import Before
 from prep.commit import frames_part, manifest_part, read_part
 from prep.plan import Plan
-from prep.recipe import ExtractRecipe
+from prep.recipe import Recipe
 from prep.run_folder import RunFolder
 
 _MANIFEST_ROWS_PER_ROW_GROUP = 65536
@@ -56,7 +56,7 @@ def seal(
     *,
     plan: Plan,
     before: Before | None,
-    recipe: ExtractRecipe,
+    recipe: Recipe,
     libraries: dict[str, str],
     num_groups: int,
 ) -> Description:

@@ -22,7 +22,6 @@ import joblib
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import simplejpeg
 
 from manifests.dataset import Dataset, open_dataset, open_table
 from manifests.description import DESCRIPTION_FILE, WORK_FOLDER, hash_classes, read_description
@@ -33,6 +32,7 @@ from manifests.records import Placement
 from manifests.stores import arrow
 from manifests.wording import count
 from prep.clear import unnamed
+from prep.jpeg import decoded_size
 
 Row = dict[str, Any]
 """What is looked at of a row of the manifest, by column name, and its `position` there."""
@@ -355,11 +355,11 @@ def _wrong_with(jpeg: bytes, row: Row, crc32: int | None) -> str | None:
     if crc32 is not None and zlib.crc32(jpeg) != crc32:
         return "its bytes have changed: the CRC-32 differs"
     try:
-        height, width, _ = simplejpeg.decode_jpeg(jpeg, colorspace="GRAY").shape
+        size = decoded_size(jpeg)
     except ValueError as error:
         return f"is no valid JPEG: {error}"
-    if (width, height) != (row["width"], row["height"]):
-        return f"is {width}x{height}, the manifest says {row['width']}x{row['height']}"
+    if (size.width, size.height) != (row["width"], row["height"]):
+        return f"is {size.width}x{size.height}, the manifest says {row['width']}x{row['height']}"
     return None
 
 

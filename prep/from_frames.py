@@ -1,0 +1,79 @@
+"""A new dataset of frames that are there already: what `prep adopt` and `prep pack` do alike."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from manifests.errors import UsageError
+from manifests.lock import RunLock
+from manifests.sources import SourceList
+from prep.budget import Budget
+from prep.carry_out import carry_out
+from prep.clear import clear
+from prep.commit import group_rows
+from prep.extract import Extraction
+from prep.plan import plan_new
+from prep.recipe import Limits, Recipe
+from prep.recover import recover
+from prep.run_folder import Earlier, RunFolder, bind, bound_settings, state_of
+from prep.taking import FrameSource, Taking
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What is to be made. `bound` is what must be the same when it is resumed, besides the recipe and the sources.
+    `retry_failed`: a run that is resumed tries again what was not ok."""
+
+    out: Path
+    sources: SourceList
+    recipe: Recipe
+    libraries: dict[str, str]
+    frames: FrameSource
+    num_jobs: int
+    quiet: bool
+    bound: dict[str, Any] = field(default_factory=dict)
+    retry_failed: bool = False
+
+
+def make_dataset(order: Order) -> Extraction | None:
+    """Make the dataset, or go on where a run before stopped; None where `out` has a finished one.
+
+    Raises UsageError where `out` holds something else, StoreError where the disk refuses or another run is at work,
+    DamagedError where frames are not what they should be, TooManyFailedError where no video is ok, Interrupted.
+    """
+    run = RunFolder(order.out)
+    if state_of(order.out) == "sealed" and not run.work.exists():
+        return None
+    run.make()
+    with RunLock(run.lock):
+        done = None if state_of(order.out) == "sealed" else _make(run, order)
+        clear(run)
+        return done
+
+
+def _make(run: RunFolder, order: Order) -> Extraction:
+    store = order.recipe.store.format
+    bound = {**bound_settings(order.recipe, order.libraries), **order.bound}
+    is_resumed = run.settings.exists()
+    earlier = bind(run, bound, Limits(), order.sources)
+    if earlier.changed_rows:
+        raise UsageError(f"{order.out} was begun with other sources: use another --out")
+    started_s = time.monotonic()
+    plan = plan_new(order.sources)
+    groups = group_rows(len(plan.rows), order.recipe.store.videos_per_shard)
+    recovered = recover(run, store, plan.work.sources, groups, Earlier(other_limits=is_resumed and order.retry_failed))
+    done = carry_out(
+        run,
+        plan,
+        None,
+        order.recipe,
+        order.libraries,
+        groups,
+        recovered,
+        Taking(run, store, order.frames, order.num_jobs),
+        budget=Budget(),
+        quiet=order.quiet,
+    )
+    wall_s = time.monotonic() - started_s
+    return Extraction(done.description, num_attempted=done.num_attempted, num_frames=done.num_frames, wall_s=wall_s)
