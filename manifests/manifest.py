@@ -1,6 +1,7 @@
 """manifest.parquet and frames.parquet: the columns, and how rows become tables."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -82,13 +83,14 @@ def write_parquet(path: Path, table: pa.Table) -> None:
         pq.write_table(table, file)
 
 
-def read_parquet(path: Path) -> pa.Table:
-    """Read a table. Raises OSError, or pa.ArrowException for a file that is broken."""
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a table, with all its columns or these. Raises OSError, or pa.ArrowException for a file that is broken."""
     with open(path, "rb") as file:
-        return parse_parquet(file)
+        return parse_parquet(file, columns)
 
 
-def parse_parquet(file: BinaryIO) -> pa.Table:
+def parse_parquet(file: BinaryIO, columns: Sequence[str] | None = None) -> pa.Table:
     """As `read_parquet`, for a file that is open."""
     # Without threads: one that lets go of a Python object while the program ends aborts it.
-    return pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
+    names = None if columns is None else list(columns)
+    return pq.ParquetFile(file, pre_buffer=False).read(columns=names, use_threads=False)

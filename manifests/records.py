@@ -25,7 +25,7 @@ FAILURE_KINDS: dict[str, str] = {
 """Failure kinds with their meaning, in the order of the README's table."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
     """One source video as a scan found it.
 
@@ -46,7 +46,7 @@ class Source:
     detail: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
     """What became of one source video. `declared_` comes from a header; `num_` was counted.
 
@@ -78,7 +78,7 @@ class Outcome:
     decoder: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
     """Where an ok video's frames lie.
 

@@ -9,12 +9,13 @@ import shutil
 from collections import deque
 from collections.abc import Iterator, Set
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from manifests.atomic import disk_errors
 from manifests.dataset import open_manifest
 from manifests.description import read_description
 from manifests.hold import is_held
+from manifests.names import folders_of
 from manifests.stores import arrow, frames
 from prep.run_folder import RunFolder
 
@@ -61,7 +62,7 @@ def remove_work(run: RunFolder) -> None:
 def unnamed(out: Path, locations: Set[str]) -> Iterator[Path]:
     """The files and folders of the stores in `out` in which no video with one of these `locations` lies; of nested
     ones the outermost."""
-    above = {str(parent) for location in locations for parent in PurePosixPath(location).parents}
+    above = folders_of(locations)
     pending = deque(sorted(name for name in os.listdir(out) if name == arrow.FOLDER or frames.is_root(name)))
     while pending:
         location = pending.popleft()

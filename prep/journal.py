@@ -7,7 +7,7 @@ those count as never written.
 import dataclasses
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -49,14 +49,14 @@ class Journal:
         self._file.close()
 
 
-def read_journal(path: Path) -> dict[int, Entry]:
-    """The last whole entry of each row; empty where there is no journal. Raises StoreError."""
+def read_journal(path: Path, rows: Set[int] | None = None) -> dict[int, Entry]:
+    """The last whole entry of each row, or of these `rows`; empty where there is no journal. Raises StoreError."""
     entries: dict[int, Entry] = {}
     if path.exists():
         with disk_errors(path), open(path, "rb") as file:
             for line in file:
                 entry = _parse(line)
-                if entry is not None:
+                if entry is not None and (rows is None or entry.row in rows):
                     entries[entry.row] = entry
     return entries
 

@@ -20,6 +20,9 @@ from prep.commit import manifest_part, read_part
 from prep.journal import Entry, read_journal, rewrite_journal
 from prep.run_folder import Earlier, RunFolder, remove_temporaries
 
+_COLUMNS = ("video_id", "status", "failure", "num_frames", "location", "offsets_at", "data_at")
+"""What tells whether a group is finished."""
+
 
 @dataclass(frozen=True)
 class Recovered:
@@ -40,8 +43,10 @@ def recover(
     """
     earlier = earlier or Earlier()
     remove_temporaries(run.out)
-    journal = read_journal(run.journal)
     finished = _finished_groups(run, store, sources, groups, earlier)
+    journal = read_journal(
+        run.journal, {row for group, rows in enumerate(groups) if group not in finished for row in rows}
+    )
     believed: dict[int, Entry] = {}
     with disk_errors(run.out):
         for group in range(len(groups)):
@@ -68,7 +73,7 @@ def _finished_groups(
     for group, rows_of_group in enumerate(groups):
         if not manifest_part(run, group).exists():
             continue
-        rows = read_part(manifest_part(run, group)).to_pylist()
+        rows = read_part(manifest_part(run, group), _COLUMNS).to_pylist()
         ok = [row for row in rows if row["status"] == "ok"]
         num_settled = sum(sources[row].status is not None for row in rows_of_group)
         if earlier.other_limits and len(ok) + num_settled < len(rows):

@@ -18,6 +18,10 @@ from prep.recipe import recipe_of
 from prep.table import table_lines
 
 _EXAMPLES_PER_KIND = 3
+_COLUMNS = (
+    *("source", "source_sha256", "class_name", "subsets", "status", "failure", "detail"),
+    *("num_frames", "fps", "width", "height", "num_bytes"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,7 @@ class Report:
 def make_report(folder: Path) -> Report:
     """Raises UsageError where `folder` is no prepared dataset, DamagedError where it cannot be read."""
     with open_dataset(folder) as dataset:
-        rows = dataset.manifest.to_pylist()
+        rows = dataset.columns(_COLUMNS).to_pylist()
         description = dataset.description
     ok = [row for row in rows if row["status"] == "ok"]
     failures: dict[str, list[tuple[str, str | None]]] = {}

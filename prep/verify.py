@@ -22,6 +22,7 @@ import joblib
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from manifests.dataset import Dataset, open_dataset, open_table
 from manifests.description import DESCRIPTION_FILE, WORK_FOLDER, hash_classes, read_description
@@ -190,9 +191,10 @@ def _frame_tables(dataset: Dataset, rows: list[Row]) -> tuple[dict[str, _FrameTa
     """frames.parquet by video_id, as far as it has as many frames as the manifest, and what is wrong with it."""
     try:
         with open_table(dataset.folder, FRAMES_FILE, dataset.description.frames_sha256) as file:
-            table = parse_parquet(file)
-        if not table.schema.equals(FRAMES_SCHEMA):
-            raise pa.ArrowInvalid("it does not have the columns of a frame table")
+            if not pq.read_schema(file).equals(FRAMES_SCHEMA):
+                raise pa.ArrowInvalid("it does not have the columns of a frame table")
+            file.seek(0)
+            table = parse_parquet(file, ["video_id", "num_bytes", "crc32"])
     except DamagedError as error:
         return {}, [Problem(file=FRAMES_FILE, problem=str(error))]
     except (OSError, pa.ArrowException) as error:

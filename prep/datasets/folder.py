@@ -62,13 +62,13 @@ def _source(path: str, video_id: str, video: VideoFile, labels: dict[str, int]) 
 
 def subset_of(path: str) -> str | None:
     """The subset that a path under the root tells, if any."""
-    top = PurePosixPath(path).parts[0]
+    top = path.partition("/")[0]
     return top if top in SUBSET_FOLDERS else None
 
 
 def class_of(path: str) -> str | None:
     """The class that a path under the root tells, if any."""
-    folders = PurePosixPath(path).parts[:-1]
+    folders = path.split("/")[:-1]
     within = folders[1:] if subset_of(path) is not None else folders
     return within[-1] if within else None
 

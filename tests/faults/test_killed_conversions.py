@@ -1,5 +1,5 @@
-"""`prep adopt` and `prep pack`, killed at any moment: nothing half under a final name, and the same command ends with the
-same bytes."""
+"""`prep adopt` and `prep pack`, killed at any moment: nothing half under a final name, and the same command ends with
+the same bytes."""
 
 import os
 import shutil
