@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from manifests.errors import EXIT_CODES, Error, Interrupted, StoreError, UsageError
+from manifests.program import STOPPING_SIGNALS
 
 _DEBUG_VARIABLE = "DECODE_ONCE_DEBUG"
-
-STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def start(module: str) -> int:

@@ -101,6 +101,10 @@ class Dataset:
             where = f"{location} row {video['row']}" if video["row"] >= 0 else location
             raise DamagedError(f"cannot read frames of video {video['video_id']} in {where}: {error}") from error
 
+    def is_current(self) -> bool:
+        """Whether no update has replaced the dataset since it was opened."""
+        return self._hold is None or self._hold.is_current()
+
     def close(self) -> None:
         self._shard.cache_clear()
         if self._hold is not None:

@@ -3,10 +3,13 @@
 Arrays: table_N as in prep.frame_table.
 """
 
+import threading
 import zlib
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,13 +23,13 @@ from manifests.dataset import open_dataset, open_table
 from manifests.errors import DamagedError
 from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE
 from manifests.records import Outcome
-from prep.child import Reply
+from prep.child import Job, Reply
 from prep.frame_table import FRAME_DTYPE, FrameTable, write_table
 from prep.plan import ROW_COLUMNS, Row
 from prep.spool import open_writer
 
-_OUTCOME_FIELDS = [field.name for field in fields(Outcome)]
 _CACHED_ROW_GROUPS = 4
+_FRAMES_AT_A_TIME = 64
 
 
 class Before:
@@ -40,16 +43,20 @@ class Before:
         self.rows: list[Row] = self.dataset.manifest.select(ROW_COLUMNS).to_pylist()
         self._rank_of_row = (np.cumsum([row["status"] == "ok" for row in self.rows]) - 1).tolist()
         self._frames: _FrameRows | None = None
+        self._lock = threading.Lock()
 
     def manifest_rows(self, rows: Sequence[int]) -> pa.Table:
         return self.dataset.manifest.take(rows)
 
     def frame_rows(self, rows: Sequence[int]) -> pa.Table:
-        """The rows of frames.parquet for these ok rows of the manifest. Raises DamagedError."""
-        description = self.dataset.description
-        if self._frames is None:
-            self._frames = _FrameRows(open_table(self.dataset.folder, FRAMES_FILE, description.frames_sha256))
-        table = self._frames.take([self._rank_of_row[row] for row in rows])
+        """The rows of frames.parquet for these ok rows of the manifest. Safe in threads. Raises DamagedError."""
+        if not rows:
+            return FRAMES_SCHEMA.empty_table()  # which a broken frames.parquet has too
+        with self._lock:
+            if self._frames is None:
+                sha256 = self.dataset.description.frames_sha256
+                self._frames = _FrameRows(open_table(self.dataset.folder, FRAMES_FILE, sha256))
+            table = self._frames.take([self._rank_of_row[row] for row in rows])
         if table.column("video_id").to_pylist() != [self.rows[row]["video_id"] for row in rows]:
             raise DamagedError(f"{FRAMES_FILE} has other videos than {MANIFEST_FILE}: run prep extract --retry damaged")
         return table
@@ -59,22 +66,22 @@ class Before:
 
         Raises DamagedError where frames.parquet cannot be read, StoreError.
         """
-        table_N = _frame_table(self.frame_rows([row]))
+        table_N = frame_table(self.frame_rows([row]), 0)
         with disk_errors(frames):
             writer = open_writer(frames, store)
             try:
-                for index, crc32 in enumerate(table_N["crc32"].tolist()):
-                    (jpeg,) = self.dataset.read_frames(row, [index])
-                    if zlib.crc32(jpeg) != crc32:
-                        return None
-                    writer.add(jpeg)
+                for start in range(0, len(table_N), _FRAMES_AT_A_TIME):
+                    entries = table_N[start : start + _FRAMES_AT_A_TIME]
+                    jpegs = self.dataset.read_frames(row, range(start, start + len(entries)))
+                    for jpeg, crc32 in zip(jpegs, entries["crc32"].tolist(), strict=True):
+                        if zlib.crc32(jpeg) != crc32:
+                            return None
+                        writer.add(jpeg)
             except DamagedError:
                 return None
             finally:
                 writer.close()
-            table_crc32 = write_table(table, table_N)
-        video = self.dataset.video(row)
-        return Reply(Outcome(**{name: video[name] for name in _OUTCOME_FIELDS}), table_crc32)
+            return Reply(outcome_of(self.dataset.video(row)), write_table(table, table_N))
 
     def close(self) -> None:
         self.dataset.close()
@@ -103,11 +110,11 @@ class _FrameRows:
 
     def take(self, numbers: Sequence[int]) -> pa.Table:
         groups = np.searchsorted(self._starts, numbers, side="right") - 1
-        pieces = [
-            self._group(group).slice(number - int(self._starts[group]), 1)
-            for number, group in zip(numbers, groups.tolist(), strict=True)
-        ]
-        return pa.concat_tables(pieces) if pieces else FRAMES_SCHEMA.empty_table()
+        pieces = []
+        for group, pairs in groupby(zip(groups.tolist(), numbers, strict=True), key=itemgetter(0)):
+            within = [number - int(self._starts[group]) for _, number in pairs]
+            pieces.append(self._group(group).take(within))  # a copy, which does not keep the group in memory
+        return pa.concat_tables(pieces)
 
     def close(self) -> None:
         self._file.close()
@@ -119,9 +126,29 @@ class _FrameRows:
             raise DamagedError(f"cannot read {FRAMES_FILE}: {error}; run prep extract --retry damaged") from error
 
 
-def _frame_table(row: pa.Table) -> FrameTable:
-    """The frame table of one row of frames.parquet."""
-    table_N = np.zeros(len(row.column("num_bytes")[0]), FRAME_DTYPE)
+@dataclass(frozen=True)
+class Copy:
+    """A video whose frames are taken over from the dataset `before`, where they are those of `old_row`; `job` decodes
+    it where they are damaged."""
+
+    before: Before
+    old_row: int
+    job: Job
+
+    def take_over(self) -> Reply | None:
+        """See `Before.copy_video`."""
+        job = self.job
+        return self.before.copy_video(self.old_row, job.frames, job.table, job.recipe.store.format)
+
+
+def frame_table(rows: pa.Table, index: int) -> FrameTable:
+    """The frame table of row `index` of rows of frames.parquet."""
+    table_N = np.zeros(len(rows.column("num_bytes")[index]), FRAME_DTYPE)
     for name in ("num_bytes", "crc32", "time_ms"):
-        table_N[name] = row.column(name)[0].values.to_numpy(zero_copy_only=False)
+        table_N[name] = rows.column(name)[index].values.to_numpy(zero_copy_only=False)
     return table_N
+
+
+def outcome_of(row: Mapping[str, Any]) -> Outcome:
+    """The outcome that a row of a manifest tells of."""
+    return Outcome(**{field.name: row[field.name] for field in fields(Outcome)})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from manifests.atomic import disk_errors, sync_file_system
+from manifests.atomic import disk_errors
 from manifests.command import handle_signals
 from manifests.description import Description, hash_file
 from manifests.errors import Interrupted, StoreError, TooManyFailedError
@@ -22,7 +22,7 @@ from manifests.sources import SourceList
 from manifests.stores import frames
 from manifests.wording import count
 from prep import spool
-from prep.before import Before
+from prep.before import Before, Copy
 from prep.budget import Budget
 from prep.child import Job, Reply
 from prep.journal import Entry, Journal
@@ -70,12 +70,19 @@ class _Work:
 
     def job(self, row: int) -> tuple[int, Job]:
         return row, Job(
+            out=self.run.out,
             source=self.source_path(row),
             source_bytes=self.sources.sources[row].source_bytes,
             frames=self.frames_path(row),
             table=self.table_path(row),
             recipe=self.recipe,
         )
+
+    def job_or_copy(self, row: int) -> tuple[int, Job | Copy]:
+        _, job = self.job(row)
+        if self.before is None or row not in self.copied:
+            return row, job
+        return row, Copy(self.before, self.copied[row], job)
 
 
 def carry_out(
@@ -107,8 +114,9 @@ def carry_out(
     num_kept = 0 if before is None else sum(before.rows[old]["status"] == "ok" for old in plan.kept.values())
     if settled.num_ok + num_kept == 0:
         videos = count(len(plan.sources.sources), "video")
+        state = "is not sealed" if before is None else "stays as it was"
         raise TooManyFailedError(
-            f"none of {videos} is ok ({_kinds(settled)}), so {run.out} is not sealed; "
+            f"none of {videos} is ok ({_kinds(settled)}), so {run.out} {state}; "
             "mend that, and the same command tries them all again"
         )
     description = seal(run, plan=plan, before=before, recipe=recipe, libraries=libraries, num_groups=len(groups))
@@ -130,25 +138,25 @@ def _settle_all(work: _Work, settled: Settled, budget: Budget, *, num_jobs: int,
         _stop_on_signals(workers),
         Progress(num_videos, num_videos - len(todo), quiet=quiet) as progress,
     ):
-        for row, reply, is_copy in _replies(workers, work, todo):
+        for row, reply in _replies(workers, work, todo):
             source = sources[row]
             if reply.outcome.failure == "unreadable":
                 require_root(work.sources)
             if reply.outcome.status == "ok" and work.recipe.store.format == "frames":
-                folder = run.out / run.folder_location(source.video_id)
+                folder = run.out / run.places.folder_location(source.video_id)
                 with disk_errors(folder):
                     frames.publish_folder(work.frames_path(row), folder)
             entry = Entry(row, reply.outcome, reply.table_crc32)
             journal.add(entry)
             progress.add(source, reply.outcome)
-            if not is_copy:
+            if row not in work.copied:
                 num_attempted += 1
                 num_frames += reply.outcome.num_frames
             settled.add(entry)
             if not budget.allows(settled.failures, num_videos):
                 raise TooManyFailedError(
                     f"more than {budget} of {count(num_videos, 'video')} failed ({_kinds(settled)}), so the run stops; "
-                    "find out why; the same command goes on, and tries those again"
+                    "mend that, and the same command goes on and tries those again"
                 )
         if workers.is_stopped:
             num_left = len(settled.rows_left())
@@ -160,45 +168,23 @@ def _kinds(settled: Settled) -> str:
     return ", ".join(f"{kind} {number:,}" for kind, number in sorted(settled.failures.items()))
 
 
-def _replies(workers: Workers, work: _Work, rows: list[int]) -> Iterator[tuple[int, Reply, bool]]:
-    """(row, reply, whether it was copied) for each row: first those that are copied, then the others as they are done,
-    and those of `_TRIED_TWICE` last, after a second try."""
-    to_decode = []
-    for row in rows:
-        reply = None if workers.is_stopped else _copy(work, row)
-        if reply is None:
-            to_decode.append(row)
-        else:
-            yield row, reply, True
+def _replies(workers: Workers, work: _Work, rows: list[int]) -> Iterator[tuple[int, Reply]]:
+    """The reply for each row, as they are done; those of `_TRIED_TWICE` last, after a second try."""
     again = []
-    for row, reply in workers.extract(map(work.job, to_decode)):
+    for row, reply in workers.extract(map(work.job_or_copy, rows)):
         if reply.outcome.failure in _TRIED_TWICE:
             again.append(row)
         else:
-            yield row, reply, False
+            yield row, reply
     for row, reply in workers.extract(map(work.job, sorted(again)), alone=True):
         if reply.outcome.failure in _TRIED_TWICE:
             # The process ended before it could tell the hash of its source, or clear its spool.
             with disk_errors(work.run.spool):
                 spool.remove(work.frames_path(row))
                 spool.remove(work.table_path(row))
-            sha256 = _hash_or_none(work.source_path(row))
-            yield row, Reply(replace(reply.outcome, source_sha256=sha256), 0), False
+            yield row, Reply(replace(reply.outcome, source_sha256=_hash_or_none(work.source_path(row))), 0)
         else:
-            yield row, reply, False
-
-
-def _copy(work: _Work, row: int) -> Reply | None:
-    """The frames of the dataset before into the spool, where the plan says so; None where they are to be decoded."""
-    if row not in work.copied or work.before is None:
-        return None
-    frames_path = work.frames_path(row)
-    store = work.recipe.store.format
-    reply = work.before.copy_video(work.copied[row], frames_path, work.table_path(row), store)
-    if reply is not None and store == "frames":
-        with disk_errors(frames_path):
-            sync_file_system(frames_path)  # it is renamed next
-    return reply
+            yield row, reply
 
 
 def require_root(sources: SourceList) -> None:

@@ -31,9 +31,10 @@ _LAST_WORDS_BYTES = 4096
 
 @dataclass(frozen=True)
 class Job:
-    """One video to extract: absolute paths of the source, and of the frames and the frame table to be written.
-    `source_bytes` is the size that the scan saw."""
+    """One video to extract: absolute paths of the source, and of the frames and the frame table to be written, for the
+    dataset `out`. `source_bytes` is the size that the scan saw."""
 
+    out: Path
     source: Path
     source_bytes: int | None
     frames: Path
@@ -140,8 +141,7 @@ class Child:
             if isinstance(message, Outcome):
                 return Reply(message, 0)
             if "store_error" in message:
-                where = job.frames.parents[2]
-                raise StoreError(f"cannot write {where}: {message['store_error']}; mend that and run again to resume")
+                raise StoreError(f"cannot write {job.out}: {message['store_error']}; mend that and run again to resume")
             if "outcome" in message:
                 try:
                     return Reply(Outcome(**message["outcome"]), int(message["table_crc32"]))

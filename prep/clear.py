@@ -11,12 +11,14 @@ from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from manifests.atomic import disk_errors
+from manifests.atomic import disk_errors, sync_folder
 from manifests.dataset import read_manifest
-from manifests.description import read_description
+from manifests.description import hash_file, read_description
 from manifests.hold import is_held
+from manifests.manifest import FRAMES_FILE, MANIFEST_FILE
 from manifests.stores import arrow, frames
 from prep.run_folder import RunFolder
+from prep.spool import remove
 
 
 def clear(run: RunFolder) -> bool:
@@ -25,29 +27,51 @@ def clear(run: RunFolder) -> bool:
     with disk_errors(run.work):
         clear_state(run)
         if run.superseded.is_dir():
-            for path in run.superseded.iterdir():
-                if not is_held(path):
-                    path.unlink()
-            if any(run.superseded.iterdir()):
+            links = list(run.superseded.glob("*.json"))
+            held = [path for path in links if is_held(path)]
+            for path in set(links).difference(held):
+                path.unlink()
+            if held:
                 return False
             description = read_description(run.out)
             manifest = read_manifest(run.out, description.manifest_sha256)
             for path in unnamed(run.out, set(manifest.column("location").drop_null().to_pylist())):
-                _remove(path)
-        remove_work(run)
+                remove(path)
+        _remove_work(run)
     return True
 
 
+def drop_update(run: RunFolder) -> None:
+    """Have a finished dataset be as if an update had not begun, but for files that no manifest names, which go with the
+    next one. Raises StoreError."""
+    with disk_errors(run.work):
+        clear_state(run)
+        if not run.superseded.exists():
+            _remove_work(run)
+
+
 def clear_state(run: RunFolder) -> None:
-    """Remove the state of a run that is over, but not its lock. Raises OSError."""
+    """Remove the state of a run that is over, or is to be forgotten, but not its lock. Raises OSError."""
+    if run.before.is_dir():
+        _put_back_tables(run)
     for path in sorted(run.work.iterdir()):
         # run.json last: without it a killed run looks as if it had just begun.
         if path not in (run.lock, run.superseded, run.settings):
-            _remove(path)
+            remove(path)
     run.settings.unlink(missing_ok=True)
 
 
-def remove_work(run: RunFolder) -> None:
+def _put_back_tables(run: RunFolder) -> None:
+    """Of an update that was stopped before its dataset.json was written, the tables of the dataset before."""
+    description = read_description(run.out)
+    for name, sha256 in ((MANIFEST_FILE, description.manifest_sha256), (FRAMES_FILE, description.frames_sha256)):
+        table, before = run.out / name, run.before / name
+        if before.exists() and hash_file(before) == sha256 and not (table.exists() and hash_file(table) == sha256):
+            os.replace(before, table)
+    sync_folder(run.out)
+
+
+def _remove_work(run: RunFolder) -> None:
     """Remove the whole of .work, last of all. Raises OSError. A run that comes upon it just now clears it up."""
     try:
         shutil.rmtree(run.work)
@@ -68,10 +92,3 @@ def unnamed(out: Path, locations: Set[str]) -> Iterator[Path]:
                 pending += [f"{location}/{name}" for name in sorted(os.listdir(out / location))]
         elif location not in locations:
             yield out / location
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -73,7 +73,12 @@ def build_parser() -> argparse.ArgumentParser:
     extract.add_argument(
         "--dry-run", action="store_true", help="say what it would take, by a sample of the videos, and write nothing"
     )
-    extract.add_argument("--force", action="store_true", help="begin even where the disk seems too small")
+    extract.add_argument(
+        "--force",
+        action="store_true",
+        help="begin even where the disk seems too small, where --update would remove most videos, or where another "
+        "update was begun, which is dropped",
+    )
 
     verify = add_command(
         subparsers, "verify", commands.verify, "check that the frames of a dataset are what its manifest says"

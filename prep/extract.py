@@ -3,26 +3,26 @@ and of which something is to be done again (`--retry`, `--update`)."""
 
 import time
 from collections.abc import Set
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from manifests.atomic import disk_errors
 from manifests.description import Description, read_description
-from manifests.errors import StoreError, TooManyFailedError, UsageError
+from manifests.errors import Error, StoreError, TooManyFailedError, UsageError
 from manifests.lock import RunLock
-from manifests.names import shard_number
 from manifests.recipe import recipe_from_table
 from manifests.records import Source
 from manifests.sources import SourceList
+from manifests.wording import count
 from prep.before import Before
 from prep.budget import Budget
 from prep.carry_out import carry_out, require_root
 from prep.changes import Again, rows_to_redo
-from prep.clear import clear, clear_state
+from prep.clear import clear, clear_state, drop_update
 from prep.commit import group_rows
-from prep.plan import Plan, plan_again, plan_new, read_plan, write_plan
+from prep.plan import Changes, Plan, count_changes, plan_again, plan_new, read_plan, write_plan
+from prep.progress import announce
 from prep.recipe import ExtractRecipe
 from prep.recover import recover
 from prep.run_folder import (
@@ -31,6 +31,7 @@ from prep.run_folder import (
     Update,
     bind,
     bound_settings,
+    free_places,
     note,
     open_update,
     require_equal_settings,
@@ -42,22 +43,24 @@ from prep.versions import pixel_libraries
 
 @dataclass(frozen=True)
 class Extraction:
-    """What a run did: the dataset, how many videos this run attempted (none: it was complete already), how many frames
-    it stored, and how long that took. `was_sealed`: nothing was to be done. `open_update`: one that was begun and not
-    finished. `is_held`: someone still reads what was replaced."""
+    """What a run did: the dataset, how many videos this run decoded (none: it was complete already), how many frames
+    that gave, and how long it took. `was_sealed`: nothing was to be done. `changes` tell what an update did.
+    `unfinished` is the update that was begun and not finished. `is_held`: someone still reads what was replaced."""
 
     description: Description
     was_sealed: bool = False
     num_attempted: int = 0
     num_frames: int = 0
     wall_s: float = 0.0
-    open_update: str | None = None
+    changes: Changes | None = None
+    unfinished: str | None = None
     is_held: bool = False
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for. `again` is None for a new dataset, or to resume one."""
+    """What the user asks for. `again` is None for a new dataset, or to resume one. `force` is for an update that would
+    remove most of the dataset, or that another one stands in the way of."""
 
     sources: SourceList
     recipe: ExtractRecipe
@@ -66,6 +69,7 @@ class Request:
     again: Again | None
     budget: Budget
     quiet: bool
+    force: bool
 
 
 def extract(request: Request) -> Extraction:
@@ -106,34 +110,72 @@ def _extract_new(run: RunFolder, request: Request) -> Extraction:
 
 
 def _extract_again(run: RunFolder, request: Request, again: Again) -> Extraction:
-    with Before(run.out) as before:
-        description = before.dataset.description
-        update = Update(str(again), description.manifest_sha256)
-        if _is_open(run, update):
-            earlier = bind(run, _bound(request), request.recipe.limits, request.sources, update)
-            plan = read_plan(run.plan, request.sources)
-        else:
-            plan, earlier = _plan_again(run, request, again, before), Earlier()
-            if again.what != "damaged" and not plan.changes(before.rows):
-                clear(run)
-                return Extraction(description, was_sealed=True)
+    try:
+        before = Before(run.out)
+    except Error:
+        drop_update(run)
+        raise
+    with before:
+        update = Update(str(again), before.dataset.description.manifest_sha256)
+        plan, earlier = _open_plan(run, request, before, update)
+        if plan is None:
+            try:
+                plan, earlier = _new_plan(run, request, again, before), Earlier()
+            except BaseException:
+                drop_update(run)
+                raise
+            # What is damaged may be files that no row tells of, or counts in dataset.json: sealing mends both.
+            if again.what != "damaged" and not plan.changes(before.rows, before.dataset.classes):
+                was_read = before.dataset.description
+                before.close()
+                return Extraction(was_read, was_sealed=True, is_held=not clear(run))
             write_plan(run.plan, plan)
             bind(run, _bound(request), request.recipe.limits, request.sources, update)
-        run = replace(run, first_shard=_num_shards(before), folders=_folders(before))
-        done = _carry_out(run, request, plan, before, update, earlier)
-    return replace(done, is_held=not clear(run))
+        changes = count_changes(plan, before.rows)
+        if again.what == "update":
+            announce(changes.sentence(run.out), quiet=request.quiet)
+        done = _carry_out(replace(run, places=plan.places), request, plan, before, update, earlier)
+    return replace(done, changes=changes, is_held=not clear(run))
 
 
-def _plan_again(run: RunFolder, request: Request, again: Again, before: Before) -> Plan:
+def _open_plan(run: RunFolder, request: Request, before: Before, update: Update) -> tuple[Plan | None, Earlier]:
+    """The plan of this update, if it was begun and not finished; if not, what else a run left is removed.
+
+    Raises UsageError where another update is open, unless it is to be dropped by force.
+    """
+    begun = open_update(run)
+    if begun is not None and begun.manifest_sha256 == update.manifest_sha256:
+        if begun.asked_for == update.asked_for:
+            plan = read_plan(run.plan, request.sources, _locations(before))
+            if plan is not None:
+                return plan, bind(run, _bound(request), request.recipe.limits, request.sources, update)
+        elif not request.force:
+            raise UsageError(
+                f"a run with {begun.asked_for} was begun in {run.out} and not finished: finish it with the same "
+                "command, or have it dropped by --force"
+            )
+    with disk_errors(run.work):
+        clear_state(run)
+    run.make()
+    return None, Earlier()
+
+
+def _new_plan(run: RunFolder, request: Request, again: Again, before: Before) -> Plan:
     sources = request.sources
+    if again.what == "update" and sources.dataset != before.dataset.description.dataset:
+        name = before.dataset.description.dataset
+        raise UsageError(f"{run.out} was made as --dataset {name}, not {sources.dataset}: use another --out")
     redo = rows_to_redo(again, run.out, before.rows, sources, num_jobs=request.num_jobs, quiet=request.quiet)
     if again.what != "update":
-        try:
-            _require_same_sources(run.out, before, redo, sources)
-        except UsageError:
-            clear(run)
-            raise
-    return plan_again(sources, before.rows, redo, request.recipe.store.format)
+        _require_same_sources(run.out, before, redo, sources)
+    plan = plan_again(sources, before.rows, redo, request.recipe.store.format)
+    changes = count_changes(plan, before.rows)
+    if 2 * changes.num_gone > len(before.rows) and not request.force:
+        raise UsageError(
+            f"{changes.num_gone:,} of {count(len(before.rows), 'video')} are gone from {sources.root}; is all of it "
+            f"there? If so, --force removes their frames from {run.out}"
+        )
+    return replace(plan, places=free_places(run.out, _locations(before)))
 
 
 def _carry_out(
@@ -178,12 +220,15 @@ def _find_finished(run: RunFolder, request: Request) -> Extraction:
     done = require_same_dataset(run, request)
     if not run.work.exists():
         return done
-    with suppress(StoreError), RunLock(run.lock):
+    try:
+        lock = RunLock(run.lock)
+    except StoreError:
+        return done  # it is at work, or the folder cannot be written
+    with lock:
         update = open_update(run)
         if update is not None and update.manifest_sha256 == done.description.manifest_sha256:
-            return replace(done, open_update=update.asked_for)
+            return replace(done, unfinished=update.asked_for)
         return replace(done, is_held=not clear(run))
-    return done
 
 
 def require_same_dataset(run: RunFolder, request: Request) -> Extraction:
@@ -230,30 +275,5 @@ def _require_same_sources(out: Path, before: Before, redo: Set[int], now: Source
     )
 
 
-def _is_open(run: RunFolder, update: Update) -> bool:
-    """Whether this update was begun and not finished; if not, what else a run left is removed.
-
-    Raises UsageError where another update is open.
-    """
-    begun = open_update(run)
-    if begun is None or begun.manifest_sha256 != update.manifest_sha256:
-        with disk_errors(run.work):
-            clear_state(run)
-        run.make()
-        return False
-    if begun.asked_for != update.asked_for:
-        raise UsageError(
-            f"a run with {begun.asked_for} was begun in {run.out} and not finished: finish it with the same command, "
-            f"or remove {run.work} to drop it"
-        )
-    return True
-
-
-def _num_shards(before: Before) -> int:
-    """One more than the largest number of a shard that the dataset has."""
-    locations = {row["location"] for row in before.rows if row["location"]}
-    return 1 + max(map(shard_number, locations), default=-1)
-
-
-def _folders(before: Before) -> frozenset[str]:
+def _locations(before: Before) -> frozenset[str]:
     return frozenset(row["location"] for row in before.rows if row["location"])

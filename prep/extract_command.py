@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.dry_run:
             return _dry_run(arguments, request)
-        if request.again is None and not arguments.force:
+        if not arguments.force and state_of(request.out) != "sealed":
             _require_room(arguments, request)
         done = extract(request)
     except (KeyboardInterrupt, Interrupted) as error:
@@ -64,6 +64,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         again=again,
         budget=budget,
         quiet=arguments.quiet,
+        force=arguments.force,
     )
 
 
@@ -78,7 +79,8 @@ def _result_table(out: Path, done: Extraction) -> dict[str, Any]:
         "failures": description.failures,
         "num_frames": description.num_frames,
         "num_bytes": description.num_bytes,
-        "open_update": done.open_update,
+        "changes": None if done.changes is None else dataclasses.asdict(done.changes),
+        "unfinished": done.unfinished,
         "is_held": done.is_held,
     }
 
@@ -94,8 +96,8 @@ def _result_lines(out: Path, done: Extraction) -> list[str]:
         lines.append(f"this run: {count(done.num_attempted, 'video')} in {done.wall_s:.1f} s, {rate}")
     elif done.was_sealed:
         lines.append("nothing to do: it is complete, of the same videos and settings (prep verify checks its files)")
-    if done.open_update:
-        lines.append(f"{done.open_update} was begun here and not finished: the same command with it goes on")
+    if done.unfinished:
+        lines.append(f"{done.unfinished} was begun here and not finished: the same command with it goes on")
     if done.is_held:
         lines.append("a program still reads what was replaced, which stays until a later prep extract finds it unread")
     if description.counts["failed"]:

@@ -131,13 +131,13 @@ def measure_sample(
 
 
 def _job(folder: Path, sources: SourceList, recipe: ExtractRecipe, row: int) -> Job:
-    """As deep in `folder` as in an OUT, whose name the errors of a Job tell."""
-    source, place = sources.sources[row], folder / "sample" / "spool"
+    source = sources.sources[row]
     return Job(
+        out=folder,
         source=sources.root / unescape_name(source.source),
         source_bytes=source.source_bytes,
-        frames=spool.frames_path(place, row, recipe.store.format),
-        table=spool.table_path(place, row),
+        frames=spool.frames_path(folder, row, recipe.store.format),
+        table=spool.table_path(folder, row),
         recipe=recipe,
     )
 
@@ -172,8 +172,6 @@ def _temporary_folder() -> Iterator[Path]:
         ) from error
     with temporary as name:
         folder = Path(name).absolute()
-        with disk_errors(folder):
-            (folder / "sample" / "spool").mkdir(parents=True)
         yield folder
 
 

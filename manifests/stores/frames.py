@@ -1,7 +1,6 @@
 """Frame folders: one folder a video, frames/<video_id>/img_00001.jpg onwards.
 
-A video that an update decodes again lies in frames-2/ (and again in frames/ after the next one), so that the folder
-of before stays whole until the update is sealed.
+A video that an update stores anew lies in frames-2/, or the next that is free: the folder of before stays whole.
 """
 
 import os

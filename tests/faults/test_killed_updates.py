@@ -95,6 +95,52 @@ def test_an_update_killed_at_any_moment(prep: Prep, videos: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("store", ["arrow", "frames"])
+def test_an_update_that_is_dropped_leaves_the_dataset_of_before(
+    prep: Prep, videos: Path, tmp_path: Path, store: str
+) -> None:
+    """Another request is refused while one is open; by force it takes the place of that, whenever that was killed."""
+    old = tmp_path / "old"
+    assert prep(*command(videos, old, store)).returncode == 3
+    whole = (videos / "A" / "a.avi").read_bytes()
+    draw(videos / "A" / "a.avi", 9)
+    new = tmp_path / "new"
+    shutil.copytree(old, new)
+    calls = calls_of(tmp_path / "log", command(videos, new, store, "--update"))
+    commit = next(index for index, call in enumerate(calls) if call[-1] == str(new / "dataset.json"))
+    before = contents_of(old)
+    for number in (commit - 7, commit - 4, commit - 2, commit):
+        out = tmp_path / "out"
+        shutil.copytree(old, out)
+        draw(videos / "A" / "a.avi", 9)
+        assert run_until(tmp_path / "crash", command(videos, out, store, "--update"), number).returncode == -9
+        refused = prep(*command(videos, out, store, "--retry", "changed"))
+        assert (refused.returncode, "have it dropped by --force" in refused.stderr) == (2, True), calls[number]
+        (videos / "A" / "a.avi").write_bytes(whole)
+        dropped = prep(*command(videos, out, store, "--retry", "changed", "--force"))
+        assert dropped.returncode == 3, dropped.stderr
+        assert contents_of(out) == before
+        assert not (out / ".work").exists()
+        assert prep(*command(videos, out, store, "--retry", "damaged")).returncode == 3
+        assert verify(out, deep=True, num_jobs=1).problems == ()
+        shutil.rmtree(out)
+
+
+@pytest.mark.parametrize("broken", ["run.json", "plan.json", "sources.parquet"])
+def test_an_update_whose_state_is_broken_is_begun_anew(prep: Prep, videos: Path, tmp_path: Path, broken: str) -> None:
+    out = tmp_path / "out"
+    assert prep(*command(videos, out, "arrow")).returncode == 3
+    change(videos)
+    shutil.copytree(out, tmp_path / "new")
+    calls = calls_of(tmp_path / "log", command(videos, tmp_path / "new", "arrow", "--update"))
+    number = next(index for index, call in enumerate(calls) if call[-1].endswith("shard-00005.arrow"))
+    assert run_until(tmp_path / "crash", command(videos, out, "arrow", "--update"), number).returncode == -9
+    (out / ".work" / broken).write_bytes(b"{")
+    assert prep(*command(videos, out, "arrow", "--update")).returncode == 0
+    assert contents_of(out) == contents_of(tmp_path / "new")
+    assert verify(out, deep=True, num_jobs=1).problems == ()
+
+
+@pytest.mark.parametrize("store", ["arrow", "frames"])
 def test_a_new_dataset_killed_at_any_moment(prep: Prep, videos: Path, tmp_path: Path, store: str) -> None:
     calls = calls_of(tmp_path / "log", command(videos, tmp_path / "undisturbed", store))
     expected = hash_tree(tmp_path / "undisturbed")
@@ -109,11 +155,15 @@ def test_a_new_dataset_killed_at_any_moment(prep: Prep, videos: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("store", ["arrow", "frames"])
-def test_names_follow_data(videos: Path, tmp_path: Path, store: str) -> None:
+@pytest.mark.parametrize("is_update", [False, True])
+def test_names_follow_data(prep: Prep, videos: Path, tmp_path: Path, store: str, is_update: bool) -> None:
     """As a power cut needs it: what is renamed was synced before, and dataset.json comes after the synced names of all
-    that it tells of."""
+    that it tells of, and of what keeps the one before valid until then."""
     out = tmp_path / "out"
-    calls = calls_of(tmp_path / "log", command(videos, out, store))
+    if is_update:
+        assert prep(*command(videos, out, store)).returncode == 3
+        change(videos)
+    calls = calls_of(tmp_path / "log", command(videos, out, store, *(["--update"] if is_update else [])))
     synced: set[str] = set()
     unsynced_names: set[str] = set()
     for name, *paths in calls:
@@ -125,38 +175,43 @@ def test_names_follow_data(videos: Path, tmp_path: Path, store: str) -> None:
             if paths[1] == str(out / "dataset.json"):
                 assert not unsynced_names
             unsynced_names.add(paths[1])
+        elif name == "link":
+            unsynced_names.add(paths[1])
     assert not unsynced_names
     replaced = [Path(call[2]).name for call in calls if call[0] == "replace"]
     assert replaced[-3:] == ["frames.parquet", "manifest.parquet", "dataset.json"]
 
 
 @pytest.mark.parametrize("store", ["arrow", "frames"])
-def test_under_a_program_that_reads(prep: Prep, videos: Path, tmp_path: Path, store: str) -> None:
-    """Whoever opened the old dataset reads it to its end; what was replaced goes once nobody reads it."""
+def test_under_programs_that_read(prep: Prep, videos: Path, tmp_path: Path, store: str) -> None:
+    """Whoever opened a dataset reads it to its end, through any number of updates of the same video, also one that has
+    not read before; what was replaced goes once nobody reads it."""
     out = tmp_path / "out"
     assert prep(*command(videos, out, store)).returncode == 3
-    with open_dataset(out) as reader:
-        before = contents(reader)
+    expected = contents_of(out)
+    with open_dataset(out) as first, open_dataset(out) as late:
+        assert contents(first) == expected
         change(videos)
         updated = prep(*command(videos, out, store, "--update"))
         assert updated.returncode == 0, updated.stderr
         assert "a program still reads what was replaced" in updated.stdout
-        assert contents(reader) == before
-        after = contents_of(out)
-        assert len(after) == 7
+        assert contents(first) == expected
+        second_expected = contents_of(out)
+        assert len(second_expected) == 7
         checked = prep("verify", out, "--deep")
-        assert checked.returncode == 0, checked.stdout
-        draw(videos / "A" / "a.avi", 11)
-        with open_dataset(out) as second_reader:
-            assert prep(*command(videos, out, store, "--update")).returncode == 0
-            assert (contents(reader), contents(second_reader)) == (before, after)
-        assert contents(reader) == before
-        assert prep(*command(videos, out, store, "--update")).returncode == 0
-        assert contents(reader) == before
+        assert (checked.returncode, "remark: " in checked.stdout) == (0, True), checked.stdout
+        with open_dataset(out) as second:
+            for num_frames in (11, 12, 13):
+                draw(videos / "A" / "b.avi", num_frames)
+                assert prep(*command(videos, out, store, "--update")).returncode == 0
+            assert contents(second) == second_expected
+        assert contents(first) == expected
+        assert contents(late) == expected
     done = prep(*command(videos, out, store))
     assert (done.returncode, "nothing to do" in done.stdout) == (0, True)
     assert not (out / ".work").exists()
-    named = {video["location"] for video in open_dataset(out).manifest.to_pylist()}
+    with open_dataset(out) as dataset:
+        named = {video["location"] for video in dataset.manifest.to_pylist()}
     if store == "arrow":
         assert {f"shards/{name}" for name in os.listdir(out / "shards")} == named
     else:
