@@ -27,10 +27,15 @@ import pyarrow.compute as pc
 from manifests.description import BEFORE_FOLDER, DESCRIPTION_FILE, Description, read_description
 from manifests.errors import DamagedError, UsageError
 from manifests.hold import Hold
-from manifests.manifest import MANIFEST_FILE, MANIFEST_SCHEMA, parse_parquet
+from manifests.manifest import FRAMES_FILE, MANIFEST_FILE, MANIFEST_SCHEMA, parse_parquet
 from manifests.stores import arrow, frames
 
 _MAX_OPEN_SHARDS = 64
+
+_MEND = {
+    MANIFEST_FILE: "restore it, or extract into a new --out",
+    FRAMES_FILE: "prep extract --retry damaged makes it anew",
+}
 
 
 class _OpenShard:
@@ -124,7 +129,7 @@ class Dataset:
 
 def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
     """Open a prepared dataset. Raises UsageError where there is none, DamagedError where it is not readable."""
-    path = Path(folder)
+    path = Path(os.path.abspath(folder))  # shards are opened later, wherever the program is by then
     while True:  # until no update replaces it just now
         hold = Hold(path / DESCRIPTION_FILE)
         try:
@@ -167,5 +172,5 @@ def open_table(folder: Path, name: str, sha256: str) -> BinaryIO:
                     return file
                 file.close()
     except OSError as error:
-        raise DamagedError(f"cannot read {path}: {error}") from error
-    raise DamagedError(f"{path} is not the one that {DESCRIPTION_FILE} tells of: its SHA-256 differs")
+        raise DamagedError(f"cannot read {path}: {error.strerror}; {_MEND[name]}") from error
+    raise DamagedError(f"{path} is not the one that {DESCRIPTION_FILE} tells of: its SHA-256 differs; {_MEND[name]}")

@@ -3,6 +3,7 @@ and of which something is to be done again (`--retry`, `--update`)."""
 
 import time
 from collections.abc import Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from prep.carry_out import carry_out, require_root
 from prep.changes import Again, rows_to_redo
 from prep.clear import clear, clear_state, drop_update
 from prep.commit import group_rows
+from prep.estimate import require_room
 from prep.plan import Changes, Plan, count_changes, plan_again, plan_new, read_plan, write_plan
 from prep.progress import announce
 from prep.recipe import ExtractRecipe
@@ -120,12 +122,11 @@ def _extract_again(run: RunFolder, request: Request, again: Again) -> Extraction
         plan, earlier = _open_plan(run, request, before, update)
         if plan is None:
             try:
-                plan, earlier = _new_plan(run, request, again, before), Earlier()
+                (plan, is_mended), earlier = _new_plan(run, request, again, before), Earlier()
             except BaseException:
                 drop_update(run)
                 raise
-            # What is damaged may be files that no row tells of, or counts in dataset.json: sealing mends both.
-            if again.what != "damaged" and not plan.changes(before.rows, before.dataset.classes):
+            if not is_mended and not plan.changes(before.rows, before.dataset.classes):
                 was_read = before.dataset.description
                 before.close()
                 return Extraction(was_read, was_sealed=True, is_held=not clear(run))
@@ -139,33 +140,41 @@ def _extract_again(run: RunFolder, request: Request, again: Again) -> Extraction
 
 
 def _open_plan(run: RunFolder, request: Request, before: Before, update: Update) -> tuple[Plan | None, Earlier]:
-    """The plan of this update, if it was begun and not finished; if not, what else a run left is removed.
+    """The plan of this update, if it was begun and not finished and can be gone on with; if not, what a run left is
+    removed.
 
     Raises UsageError where another update is open, unless it is to be dropped by force.
     """
     begun = open_update(run)
     if begun is not None and begun.manifest_sha256 == update.manifest_sha256:
-        if begun.asked_for == update.asked_for:
-            plan = read_plan(run.plan, request.sources, _locations(before))
-            if plan is not None:
-                return plan, bind(run, _bound(request), request.recipe.limits, request.sources, update)
-        elif not request.force:
+        if begun.asked_for != update.asked_for and not request.force:
             raise UsageError(
                 f"a run with {begun.asked_for} was begun in {run.out} and not finished: finish it with the same "
                 "command, or have it dropped by --force"
             )
+        plan = read_plan(run.plan, request.sources, _locations(before))
+        if begun.asked_for == update.asked_for and plan is not None:
+            with suppress(UsageError):  # there are other videos than then
+                earlier = bind(run, _bound(request), request.recipe.limits, request.sources, update)
+                position_of = {row: position for position, row in enumerate(plan.rows) if row not in plan.copied}
+                if earlier.changed_rows <= position_of.keys():
+                    positions = frozenset(position_of[row] for row in earlier.changed_rows)
+                    return plan, replace(earlier, changed_rows=positions)
+        announce(f"the run with {begun.asked_for} that was begun is dropped", quiet=request.quiet)
     with disk_errors(run.work):
         clear_state(run)
     run.make()
     return None, Earlier()
 
 
-def _new_plan(run: RunFolder, request: Request, again: Again, before: Before) -> Plan:
+def _new_plan(run: RunFolder, request: Request, again: Again, before: Before) -> tuple[Plan, bool]:
+    """The plan, and whether there is more to mend than that: files that no row tells of, or counts in dataset.json,
+    which a new seal does."""
     sources = request.sources
     if again.what == "update" and sources.dataset != before.dataset.description.dataset:
         name = before.dataset.description.dataset
         raise UsageError(f"{run.out} was made as --dataset {name}, not {sources.dataset}: use another --out")
-    redo = rows_to_redo(again, run.out, before.rows, sources, num_jobs=request.num_jobs, quiet=request.quiet)
+    redo, is_mended = rows_to_redo(again, run.out, before.rows, sources, num_jobs=request.num_jobs, quiet=request.quiet)
     if again.what != "update":
         _require_same_sources(run.out, before, redo, sources)
     plan = plan_again(sources, before.rows, redo, request.recipe.store.format)
@@ -175,7 +184,10 @@ def _new_plan(run: RunFolder, request: Request, again: Again, before: Before) ->
             f"{changes.num_gone:,} of {count(len(before.rows), 'video')} are gone from {sources.root}; is all of it "
             f"there? If so, --force removes their frames from {run.out}"
         )
-    return replace(plan, places=free_places(run.out, _locations(before)))
+    if not request.force:
+        to_decode = [position for position, row in enumerate(plan.rows) if row not in plan.copied]
+        require_room(plan.work, to_decode, request.recipe, run.out, num_jobs=request.num_jobs)
+    return replace(plan, places=free_places(run.out, _locations(before))), is_mended
 
 
 def _carry_out(

@@ -142,6 +142,10 @@ def state_of(out: Path) -> Literal["new", "open", "sealed"]:
     if (out / WORK_FOLDER).is_dir():
         return "open"
     if not out.exists():
+        if out.is_symlink():
+            raise UsageError(
+                f"{out} is a link to nothing; --out takes a folder that is new, empty or of an earlier run"
+            )
         return "new"
     if not out.is_dir():
         raise UsageError(f"{out} is a file; --out takes a folder that is new, empty or of an earlier run")
@@ -178,7 +182,7 @@ def bind(
 ) -> Earlier:
     """Write the settings and sources of a new run, or compare with those of the run that began.
 
-    The limits and the files of a new dataset may be others: see `note`. Raises UsageError, naming what differs,
+    The limits and the files may be others: see `note`. Raises UsageError, naming what differs,
     DamagedError where the state cannot be read, StoreError.
     """
     if not run.settings.exists():
@@ -191,7 +195,7 @@ def bind(
     except UsageError as error:
         raise DamagedError(f"{error}; remove {run.out} and begin again") from error
     changed, as_now = set(), list(before.sources)
-    if update is None and len(before.sources) == len(sources.sources):
+    if len(before.sources) == len(sources.sources):
         for row, (old, new) in enumerate(zip(before.sources, sources.sources, strict=True)):
             as_now[row] = with_file_of(old, new)
             if as_now[row] != old:

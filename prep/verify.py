@@ -142,7 +142,10 @@ def _unreadable(name: str, error: DamagedError) -> Verification:
 def _open_run(folder: Path, strays: Sequence[Problem]) -> str:
     """What is said of a dataset into which a run is open, or was killed."""
     left_out = f"; left out {count(len(strays), 'file or folder', 'files and folders')} that the manifest does not name"
-    return f"{folder / WORK_FOLDER} is there: a run is open or was stopped{left_out if strays else ''}"
+    work = folder / WORK_FOLDER
+    is_read = set(os.listdir(work)) == {"lock", "superseded"}
+    state = "a program read what an update replaced" if is_read else "a run is open or was stopped"
+    return f"{work} is there: {state}{left_out if strays else ''}"
 
 
 def problem_lines(problems: Sequence[Problem], max_lines: int) -> list[str]:

@@ -1,6 +1,8 @@
 """--retry and --update, killed before each change that they make to the disk, and under a program that reads."""
 
+import errno
 import os
+import random
 import shutil
 import zlib
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 from clips import Clip, write_clip
 from conftest import Prep
 from crash_points import calls_of, run_until
+from stand_in import CALLS, bad_disk
 from trees import hash_tree
 
 from manifests import open_dataset
@@ -180,6 +183,37 @@ def test_names_follow_data(prep: Prep, videos: Path, tmp_path: Path, store: str,
     assert not unsynced_names
     replaced = [Path(call[2]).name for call in calls if call[0] == "replace"]
     assert replaced[-3:] == ["frames.parquet", "manifest.parquet", "dataset.json"]
+
+
+@pytest.mark.parametrize("store", ["arrow", "frames"])
+@pytest.mark.parametrize("call", CALLS)
+def test_an_update_on_a_disk_that_goes_bad(prep: Prep, videos: Path, tmp_path: Path, store: str, call: str) -> None:
+    """At any moment the dataset in OUT is a whole one, and the same command goes on once the disk is good again."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    assert prep(*command(videos, old, store)).returncode == 3
+    change(videos)
+    shutil.copytree(old, new)
+    assert prep(*command(videos, new, store, "--update")).returncode == 0
+    before, after, expected = contents_of(old), contents_of(new), hash_tree(new)
+    chance = random.Random(f"{store} {call}")
+    num_calls, num_failures = 0, 0
+    while num_failures < 6:
+        out = tmp_path / "out"
+        shutil.copytree(old, out)
+        env = bad_disk(tmp_path, out, call, errno.EIO, after=num_calls)
+        done = prep(*command(videos, out, store, "--update"), env=env)
+        assert contents_of(out) in (before, after)
+        if done.returncode != 0:
+            assert done.returncode == 5, done.stderr
+            assert "Input/output error" in done.stderr
+            assert prep(*command(videos, out, store, "--update")).returncode == 0
+        assert hash_tree(out) == expected
+        shutil.rmtree(out)
+        if done.returncode == 0:
+            break  # there are no more such calls
+        num_failures += 1
+        num_calls += 1 if call == "mkdir" else chance.randint(1, 8)
+    assert num_failures > 1
 
 
 @pytest.mark.parametrize("store", ["arrow", "frames"])

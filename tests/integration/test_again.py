@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,68 @@ def test_too_many_failures_stop_a_run_that_goes_on_once_they_are_mended(
     assert done.returncode == 0, done.stderr
     assert prep(*command[:3], tmp_path / "fresh", *command[4:]).returncode == 0
     assert hash_tree(out) == hash_tree(tmp_path / "fresh")
+
+
+def test_an_update_that_stopped_goes_on_with_mended_files(
+    prep: Prep, command: list[object], videos: Path, tmp_path: Path
+) -> None:
+    """And is begun anew when there are other videos by then."""
+    out = tmp_path / "out"
+    assert prep(*command).returncode == 0
+    for name, num_frames in (("A/b", 11), ("B/d", 12), ("B/e", 13)):
+        draw(videos / f"{name}.avi", num_frames)
+    whole = cut(videos / "B" / "d.avi")
+    stopped = prep(*command, "--update", "--jobs", 1, "--max-failures", 0)
+    assert stopped.returncode == 6, stopped.stderr
+    (videos / "B" / "d.avi").write_bytes(whole)
+    done = prep(*command, "--update", "--max-failures", 0)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["num_attempted"] == 2  # A/b was done before
+    cut(videos / "B" / "d.avi")
+    assert prep(*command, "--update", "--jobs", 1, "--max-failures", 0).returncode == 6
+    (videos / "B" / "d.avi").write_bytes(whole)
+    draw(videos / "A" / "late.avi", 3)
+    done = prep(*command, "--update")
+    assert (done.returncode, "the run with --update that was begun is dropped" in done.stderr) == (0, True)
+    assert prep(*command[:3], tmp_path / "fresh", *command[4:]).returncode == 0
+    assert same_frames(out, tmp_path / "fresh")
+    assert prep("verify", out, "--deep").returncode == 0
+
+
+def test_frames_are_not_given_up_for_files_that_are_away(
+    prep: Prep, command: list[object], videos: Path, tmp_path: Path
+) -> None:
+    """A list names them still; a folder that is not mounted is not the end of what was made of it."""
+    out, listed = tmp_path / "out", tmp_path / "sources.parquet"
+    assert prep("scan", videos, "--out", listed).returncode == 0
+    from_list = [command[0], listed, *command[2:]]
+    assert prep(*from_list).returncode == 0
+    before = hash_tree(out)
+    (videos / "B").rename(tmp_path / "away")
+    for flags in (["--retry", "changed"], ["--update"]):
+        done = prep(*from_list, *flags)
+        assert done.returncode == 2
+        assert "No such file or directory; bring it back, or scan again" in done.stderr
+        assert hash_tree(out) == before
+
+
+def test_an_update_that_cannot_fit_is_not_begun(prep: Prep, videos: Path, tmp_path: Path) -> None:
+    mount = tmp_path / "small"
+    mount.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", mount], check=False).returncode != 0:
+        pytest.skip("mounting a small tmpfs is not allowed here")
+    try:
+        out = mount / "out"
+        assert prep("extract", videos, "--out", out).returncode == 0
+        before = hash_tree(out)
+        for index in range(40):
+            draw(videos / "C" / f"c{index:02d}.avi", 40)
+        refused = prep("extract", videos, "--out", out, "--update")
+        assert refused.returncode == 5
+        assert "begin all the same with --force" in refused.stderr
+        assert hash_tree(out) == before
+    finally:
+        subprocess.run(["umount", mount], check=True)
 
 
 def test_other_limits_leave_what_is_ok_however_it_is_grouped(

@@ -166,7 +166,9 @@ def test_failed_rows() -> None:
     before += [row("e", None, **unlisted)]
 
     def chosen(text: str) -> set[int]:
-        return rows_to_redo(parse_retry(text), Path("out"), before, listed(), num_jobs=1, quiet=True)
+        redo, is_damaged = rows_to_redo(parse_retry(text), Path("out"), before, listed(), num_jobs=1, quiet=True)
+        assert not is_damaged
+        return redo
 
     assert chosen("failed") == {1, 2, 3}
     assert chosen("failed:timeout") == {2}
@@ -181,12 +183,16 @@ def test_changed_rows_are_told_by_size_and_bytes(tmp_path: Path, again: Again) -
     for name, content in (("same", b"123456789"), ("longer", b"1234567890"), ("other", b"987654321"), ("new", b"1")):
         (tmp_path / f"{name}.avi").write_bytes(content)
     sha256 = hashlib.sha256(b"123456789").hexdigest()
-    before = [row(name, source_sha256=sha256) for name in ("same", "longer", "other", "gone", "unread")]
-    before.append(row("never hashed", None, source_sha256=None))
+    before = [row(name, source_sha256=sha256) for name in ("same", "longer", "other", "gone")]
+    before += [row("unread", None, source_sha256=sha256), row("never hashed", None, source_sha256=None)]
     now = [source("same"), source("longer", source_bytes=10), source("other"), source("new", source_bytes=1)]
     now += [source("unread"), source("never hashed")]
     sources = replace(listed(*now), root=tmp_path)
-    assert rows_to_redo(again, tmp_path, before, sources, num_jobs=2, quiet=True) == {1, 2, 4, 5}
+    assert rows_to_redo(again, tmp_path, before, sources, num_jobs=2, quiet=True) == ({1, 2, 4, 5}, False)
+    for size in (9, 10):
+        lost = replace(sources, sources=(source("gone", source_bytes=size),))
+        with pytest.raises(UsageError, match=r"cannot read .*gone\.avi': No such file or directory; bring it back"):
+            rows_to_redo(again, tmp_path, before, lost, num_jobs=2, quiet=True)
 
 
 # --- Where an update stores frames ---
