@@ -84,6 +84,15 @@ def build_parser() -> argparse.ArgumentParser:
     report = add_command(subparsers, "report", commands.report, "say what a dataset holds and which videos failed")
     report.add_argument("out", type=path_argument, metavar="OUT", help="the folder of the dataset")
 
+    sheet = add_command(
+        subparsers, "sheet", commands.sheet, "draw a contact sheet of a prepared video, with frame numbers and times"
+    )
+    sheet.add_argument("out_folder", type=path_argument, metavar="OUT", help="the folder of the dataset")
+    sheet.add_argument("video_id", metavar="VIDEO_ID", help="a video_id of its manifest")
+    sheet.add_argument(
+        "--out", type=path_argument, required=True, metavar="FILE", help="the picture to write: .png, .jpg or .jpeg"
+    )
+
     synth = add_command(
         subparsers, "synth", commands.synth, "draw a UCF-101-shaped set of small videos whose classes differ in motion"
     )
