@@ -95,7 +95,7 @@ def _shifted_luma(y_HW: UInt8Array, shift_hw: FloatArray, full_range: bool) -> U
 def _mixed(chroma_2hw: FloatArray, factors_2: FloatArray) -> FloatArray:
     """The sum over both kinds of factor * (C - 128)."""
     from_b, from_r = factors_2
-    mixed_hw = chroma_2hw[0] * from_b
+    mixed_hw: FloatArray = chroma_2hw[0] * from_b
     mixed_hw += chroma_2hw[1] * from_r
     mixed_hw -= np.float32(128) * (from_b + from_r)
     return mixed_hw
