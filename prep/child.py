@@ -75,6 +75,8 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
+                # OpenBLAS sets memory aside for each processor; that would count as the video's.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             )
         except OSError as error:
             self._stderr.close()

@@ -5,7 +5,7 @@ import argparse
 from manifests.command import add_command, make_parser, path_argument, run_command
 from manifests.manifest import FORMAT_VERSION
 from manifests.stores import STORES
-from prep import __version__, commands, extract_command
+from prep import __version__, bench_command, commands, extract_command
 from prep.datasets import DATASETS
 from prep.decoders import DECODERS
 
@@ -88,6 +88,33 @@ def build_parser() -> argparse.ArgumentParser:
 
     report = add_command(subparsers, "report", commands.report, "say what a dataset holds and which videos failed")
     report.add_argument("out", type=path_argument, metavar="OUT", help="the folder of the dataset")
+
+    sheet = add_command(
+        subparsers, "sheet", commands.sheet, "draw a contact sheet of a prepared video, with frame numbers and times"
+    )
+    sheet.add_argument("out_folder", type=path_argument, metavar="OUT", help="the folder of the dataset")
+    sheet.add_argument("video_id", metavar="VIDEO_ID", help="a video_id of its manifest")
+    sheet.add_argument(
+        "--out", type=path_argument, required=True, metavar="FILE", help="the picture to write: .png, .jpg or .jpeg"
+    )
+
+    bench = add_command(
+        subparsers,
+        "bench",
+        bench_command.run,
+        "measure what decoding, scaling, encoding and storing the videos of a folder costs",
+    )
+    bench.add_argument("dir", type=path_argument, metavar="DIR", help="the folder of videos, of which some are used")
+    bench.add_argument(
+        "--decoder", choices=("all", *DECODERS), default=DECODERS[0], help=f"which to measure (default: {DECODERS[0]})"
+    )
+    bench.add_argument(
+        "--jobs", default="1", metavar="N[,N]...", help="decoding processes of the extractions (default: 1)"
+    )
+    bench.add_argument("--seconds", type=float, default=120, metavar="S", help="about so long (default: 120)")
+    bench.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a recipe key, such as frames.quality=95"
+    )
 
     synth = add_command(
         subparsers, "synth", commands.synth, "draw a UCF-101-shaped set of small videos whose classes differ in motion"

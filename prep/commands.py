@@ -86,6 +86,15 @@ def report(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def sheet(arguments: argparse.Namespace) -> int:
+    from prep.sheet import make_sheet
+
+    num_frames = make_sheet(arguments.out_folder, arguments.video_id, arguments.out)
+    table = {"out": str(arguments.out), "video_id": arguments.video_id, "num_frames_shown": num_frames}
+    print_result(arguments, table, [f"wrote {arguments.out}: {count(num_frames, 'frame')} of {arguments.video_id}"])
+    return 0
+
+
 def synth(arguments: argparse.Namespace) -> int:
     from prep.synth import synthetic_videos
 

@@ -104,7 +104,7 @@ def rows_to_come(sources: SourceList, recipe: ExtractRecipe, out: Path) -> list[
         return []
     earlier = Earlier()
     if run.settings.exists():
-        earlier = bind(run, bound_settings(recipe, pixel_libraries()), recipe.limits, sources)
+        earlier = bind(run, bound_settings(recipe, pixel_libraries(recipe.decoder)), recipe.limits, sources)
     return rows_left(run, sources, recipe.store.videos_per_shard, earlier)
 
 

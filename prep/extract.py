@@ -92,7 +92,7 @@ def extract(request: Request) -> Extraction:
     if state == "sealed" and again is None:
         return _find_finished(run, request)
     if state == "sealed":
-        _require_same_settings(run, request, pixel_libraries())
+        _require_same_settings(run, request, pixel_libraries(request.recipe.decoder))
     run.make()
     with RunLock(run.lock):
         if request.again is not None:
@@ -205,7 +205,7 @@ def _carry_out(
             plan,
             before,
             recipe,
-            pixel_libraries(),
+            pixel_libraries(request.recipe.decoder),
             groups,
             recovered,
             budget=request.budget,
@@ -224,7 +224,7 @@ def _carry_out(
 
 
 def _bound(request: Request) -> dict[str, Any]:
-    return bound_settings(request.recipe, pixel_libraries())
+    return bound_settings(request.recipe, pixel_libraries(request.recipe.decoder))
 
 
 def _find_finished(run: RunFolder, request: Request) -> Extraction:

@@ -19,6 +19,7 @@ from prep import datasets
 from prep.budget import parse_budget
 from prep.carry_out import require_root
 from prep.changes import UPDATE, parse_retry
+from prep.decoders import require_decoder
 from prep.estimate import estimate, estimate_lines, estimate_table, require_room, rows_to_come
 from prep.extract import Extraction, Request, extract, require_same_dataset
 from prep.recipe import ExtractRecipe, resolve
@@ -43,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _request(arguments: argparse.Namespace) -> Request:
     recipe = _recipe(arguments)
+    require_decoder(recipe.decoder)
     num_jobs, reason = _num_jobs(arguments.jobs)
     budget = parse_budget(arguments.max_failures)
     again = UPDATE if arguments.update else None if arguments.retry is None else parse_retry(arguments.retry)

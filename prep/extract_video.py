@@ -23,6 +23,7 @@ from prep.frame_table import FRAME_DTYPE, FrameTable
 from prep.geometry import Orientation, Size, scaled_size, turn_upright
 from prep.jpeg import encode_jpeg
 from prep.recipe import ExtractRecipe, Frames, Limits
+from prep.sampling import Sampler, make_sampler
 
 MISSING_PACKETS_ALLOWED = 2
 """So many packets may give no frame whatever the length: packed B-frames leave one over."""
@@ -67,7 +68,10 @@ def extract_video(
         return Outcome(status="failed", failure="unreadable", detail=error.strerror), no_frames
     try:
         with open_decoder(recipe.decoder, path) as decoder:
-            outcome, table_N = _decode(decoder, recipe, writer, beat, cut)
+            try:
+                outcome, table_N = _decode(decoder, recipe, writer, beat, cut)
+            except VideoError as error:
+                outcome, table_N = _failed_in_midstream(decoder, error, cut), no_frames
     except VideoError as error:
         outcome, table_N = Outcome(status="failed", failure=error.kind, detail=error.detail), no_frames
     if outcome.status != "ok":
@@ -89,35 +93,34 @@ def hash_source(path: Path, beat: Callable[[], None]) -> tuple[str, int]:
 def _decode(
     decoder: Decoder, recipe: ExtractRecipe, writer: FrameWriter, beat: Callable[[], None], cut: str | None
 ) -> tuple[Outcome, FrameTable]:
+    header = decoder.header
+    sampler: Sampler[Frame] = make_sampler(recipe.frames, header.declared_fps)
     pipeline: _Pipeline | None = None
-    entries: list[tuple[int, int, float]] = []
     times_s: list[float] = []
-    num_frames = num_damaged = content_crc32 = 0
+    num_frames = num_damaged = 0
     size_change: str | None = None
     for frame in decoder.frames():
         beat()
         if pipeline is None:
-            pipeline = _Pipeline(frame, decoder.header.sample_aspect, recipe.frames)
+            pipeline = _Pipeline(frame, header.sample_aspect, recipe.frames, writer)
         if frame.size != pipeline.coded:
             size_change = (
                 f"{pipeline.coded.width}x{pipeline.coded.height} becomes "
                 f"{frame.size.width}x{frame.size.height} at frame {num_frames}"
             )
             break
-        time_s = math.nan if frame.time_s is None else frame.time_s
-        times_s.append(time_s)
+        times_s.append(math.nan if frame.time_s is None else frame.time_s)
         num_damaged += frame.is_damaged
-        if num_frames % recipe.frames.every == 0:
-            jpeg = pipeline.jpeg(frame)
-            writer.add(jpeg)
-            content_crc32 = zlib.crc32(jpeg, content_crc32)
-            entries.append((len(jpeg), zlib.crc32(jpeg), time_s * 1000))
         num_frames += 1
+        if kept := sampler.add(frame, frame.time_s):
+            pipeline.store(kept)
+    if pipeline is not None and (kept := sampler.end()):
+        pipeline.store(kept)
 
-    header, tally = decoder.header, decoder.tally
-    table_N = np.array(entries, FRAME_DTYPE)
+    tally = decoder.tally
+    table_N = np.array(pipeline.entries if pipeline else [], FRAME_DTYPE)
     fps, duration_s = measured_rate(times_s, header.declared_fps)
-    one_picture = len(entries) > 1 and len(np.unique(table_N["crc32"])) == 1
+    one_picture = len(table_N) > 1 and len(np.unique(table_N["crc32"])) == 1
     verdict = judge(
         tally,
         num_frames=num_frames,
@@ -148,19 +151,39 @@ def _decode(
         if outcome.status == "ok":
             outcome = replace(
                 outcome,
-                num_frames=len(entries),
+                num_frames=len(table_N),
                 width=pipeline.stored.width,
                 height=pipeline.stored.height,
                 num_bytes=int(table_N["num_bytes"].sum(dtype=np.int64)),
-                content_crc32=content_crc32,
+                content_crc32=pipeline.content_crc32,
             )
     return outcome, table_N
 
 
-class _Pipeline:
-    """Scale, turn, encode: fixed by the first frame for the whole video."""
+def _failed_in_midstream(decoder: Decoder, error: VideoError, cut: str | None) -> Outcome:
+    kind, detail = ("truncated", f"{cut}; {error.detail}") if cut else (error.kind, error.detail)
+    return Outcome(
+        status="failed",
+        failure=kind,
+        detail=detail,
+        container=decoder.header.container,
+        codec=decoder.header.codec,
+        declared_num_frames=decoder.header.declared_num_frames,
+        sample_aspect_ratio=_aspect_text(decoder.header.sample_aspect),
+        decoder=decoder.version,
+    )
 
-    def __init__(self, first: Frame, sample_aspect: Fraction, frames: Frames) -> None:
+
+class _Pipeline:
+    """Scale, turn, encode, write: fixed by the first frame for the whole video.
+
+    `entries` are those of the frame table, `content_crc32` is that of all frames written.
+    """
+
+    def __init__(self, first: Frame, sample_aspect: Fraction, frames: Frames, writer: FrameWriter) -> None:
+        self.entries: list[tuple[int, int, float]] = []
+        self.content_crc32 = 0
+        self._writer = writer
         self.coded: Size = first.size
         self.orientation: Orientation = first.orientation
         self.scaled = scaled_size(self.coded, sample_aspect, frames)
@@ -171,11 +194,13 @@ class _Pipeline:
             detail = f"it would be stored as {self.stored.width}x{self.stored.height}, JPEG allows {_MAX_JPEG_PX} px"
             raise VideoError("unsupported", detail)
 
-    def jpeg(self, frame: Frame) -> bytes:
-        y_HW, u_hw, v_hw = frame.planes(self.scaled)
-        if self.orientation != Orientation():
-            y_HW, u_hw, v_hw = (turn_upright(plane_HW, self.orientation) for plane_HW in (y_HW, u_hw, v_hw))
-        return encode_jpeg((y_HW, u_hw, v_hw), self._quality)
+    def store(self, frame: Frame) -> None:
+        planes = turn_upright(frame.planes(self.scaled), self.orientation)
+        jpeg = encode_jpeg(planes, self._quality)
+        self._writer.add(jpeg)
+        self.content_crc32 = zlib.crc32(jpeg, self.content_crc32)
+        time_s = math.nan if frame.time_s is None else frame.time_s
+        self.entries.append((len(jpeg), zlib.crc32(jpeg), time_s * 1000))
 
 
 def judge(

@@ -1,6 +1,6 @@
 """Sizes and orientation of stored frames: pure arithmetic.
 
-Arrays: plane_HW uint8, one plane of a picture.
+Arrays: plane_HW uint8, one plane of a picture; y_HW luma and u_hw, v_hw chroma of its 4:2:0 planes, h = ceil(H / 2).
 """
 
 import math
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from prep.recipe import Frames
 
 UInt8Array = npt.NDArray[np.uint8]
+YuvPlanes = tuple[UInt8Array, UInt8Array, UInt8Array]
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,33 @@ def orientation_from_matrix(matrix: bytes) -> Orientation:
     return Orientation(rotation_deg=round(turn_deg / 90) % 4 * 90, mirrored=mirrored)
 
 
-def turn_upright(plane_HW: UInt8Array, orientation: Orientation) -> UInt8Array:
-    """One plane turned and mirrored as `orientation` says, C-contiguous."""
+def turn_upright(planes: YuvPlanes, orientation: Orientation) -> YuvPlanes:
+    """The planes of a picture turned and mirrored as `orientation` says, C-contiguous (as they are, where upright)."""
+    if orientation == UPRIGHT:
+        return planes
+    y_HW, u_hw, v_hw = planes
+    height, width = y_HW.shape
+    turn = orientation.rotation_deg
+    rows_reversed = (turn in (90, 180)) != (orientation.mirrored and orientation.swaps_sides)
+    columns_reversed = (turn in (180, 270)) != (orientation.mirrored and not orientation.swaps_sides)
+    if rows_reversed and height % 2:
+        u_hw, v_hw = _paired_anew(u_hw), _paired_anew(v_hw)
+    if columns_reversed and width % 2:
+        u_hw, v_hw = _paired_anew(u_hw.T).T, _paired_anew(v_hw.T).T
+    return _turned(y_HW, orientation), _turned(u_hw, orientation), _turned(v_hw, orientation)
+
+
+def _paired_anew(plane_hw: UInt8Array) -> UInt8Array:
+    """Chroma for reversing 2h - 1 rows of luma: its pairs of rows then begin at the other end, so that each new one has
+    a row of two old ones; the first old one is left with a single row."""
+    levels_hw = plane_hw.astype(np.uint16)
+    levels_hw[1:] += plane_hw[:-1]
+    levels_hw[1:] += 1
+    levels_hw[1:] >>= 1
+    return levels_hw.astype(np.uint8)
+
+
+def _turned(plane_HW: UInt8Array, orientation: Orientation) -> UInt8Array:
     turned_HW = np.rot90(plane_HW, k=-(orientation.rotation_deg // 90))
     if orientation.mirrored:
         turned_HW = turned_HW[:, ::-1]
@@ -78,7 +104,9 @@ def scaled_size(coded: Size, sample_aspect: Fraction, frames: Frames) -> Size:
         width *= sample_aspect
     short, long, target = min(width, height), max(width, height), frames.short_side_px
     if target == 0 or short == target or (short < target and not frames.enlarge):
-        return Size(_nearest_even(width), coded.height) if stretched else coded
+        if not stretched:
+            return coded
+        return Size(target if width == target else _nearest_even(width), coded.height)
     scaled_long = _nearest_even(long * target / short)
     return Size(target, scaled_long) if width <= height else Size(scaled_long, target)
 

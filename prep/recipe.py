@@ -15,6 +15,7 @@ class Frames:
     square_pixels: stretch by the sample aspect ratio, so that stored pixels are square.
     quality: JPEG quality [1, 100] as libjpeg counts it.
     every: keep frames 0, every, 2 * every, ...
+    fps: keep the frames nearest to so many times a second, none twice; 0 keeps all. Not together with `every`.
     """
 
     short_side_px: int = 256
@@ -22,6 +23,7 @@ class Frames:
     square_pixels: bool = False
     quality: int = 90
     every: int = 1
+    fps: float = 0.0
 
     def __post_init__(self) -> None:
         if self.short_side_px != 0 and not 8 <= self.short_side_px <= 8192:
@@ -30,6 +32,12 @@ class Frames:
             raise ValueError(f"frames.quality is in [1, 100], not {self.quality}")
         if self.every < 1:
             raise ValueError(f"frames.every is at least 1, not {self.every}")
+        if self.fps != 0 and not 0.001 <= self.fps <= 1000:
+            raise ValueError(f"frames.fps is 0 (every frame) or in [0.001, 1000], not {self.fps:g}")
+        if self.fps and self.every != 1:
+            raise ValueError(
+                f"frames.fps={self.fps:g} and frames.every={self.every} exclude each other; set one of them"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

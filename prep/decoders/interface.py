@@ -14,9 +14,9 @@ from fractions import Fraction
 from types import TracebackType
 from typing import Protocol, Self
 
-from prep.geometry import Orientation, Size, UInt8Array
+from prep.geometry import Orientation, Size, YuvPlanes
 
-Planes = tuple[UInt8Array, UInt8Array, UInt8Array]
+Planes = YuvPlanes
 
 
 class VideoError(Exception):
@@ -54,7 +54,7 @@ class Tally:
 
 
 class Frame(Protocol):
-    """One decoded frame; valid until the next one is asked for."""
+    """One decoded frame; valid for as long as its decoder is open."""
 
     @property
     def time_s(self) -> float | None:

@@ -1,6 +1,6 @@
 """PyAV (FFmpeg's libraries): hands out YUV planes, timestamps, discard and corruption flags.
 
-Arrays: y_HW, u_hw, v_hw uint8, see prep.decoders.interface.
+Arrays: y_HW, u_hw, v_hw uint8, see prep.decoders.interface; frame_HWC uint8 RGB.
 """
 
 import os
@@ -25,18 +25,27 @@ from av.video.plane import VideoPlane
 from av.video.reformatter import ColorRange, Colorspace, Interpolation, VideoReformatter
 from av.video.stream import VideoStream
 
+from prep.colour import to_jfif
 from prep.decoders.interface import Header, Planes, Tally, VideoError
 from prep.geometry import UPRIGHT, Orientation, Size, UInt8Array, orientation_from_matrix
 
-# ITU-T H.273 matrix coefficients to swscale's tables; what is not listed, or unspecified (2), is converted as
-# BT.601, which is what ffmpeg does.
-_MATRICES = {
+# Matrix coefficients as ITU-T H.273 numbers them.
+_BT601_MATRIX = 6
+_COLORSPACES = {
     1: Colorspace.ITU709,
     4: Colorspace.FCC,
     7: Colorspace.SMPTE240M,
     9: Colorspace.BT2020,
     10: Colorspace.BT2020,
 }
+
+# Pixel formats that need no conversion but that of levels.
+_AS_STORED = ("yuv420p", "yuvj420p")
+
+# A chroma sample is the mean over all pixels that it stands for.
+_AVERAGE_CHROMA = Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INP
+
+VERSION = av.__version__
 
 LogLine = tuple[int, str, str]  # level, component, message
 _MAX_LOG_LINES = 8
@@ -75,28 +84,75 @@ class PyavFrame:
 
     def planes(self, size: Size) -> Planes:
         native = self.native
-        full_range = native.color_range == ColorRange.JPEG or native.format.name.startswith("yuvj")
+        if native.format.name in _AS_STORED and (native.width, native.height) == (size.width, size.height):
+            return self._jfif(native)
         # Area averaging does not alias when shrinking; enlarging by it would give blocks.
         shrinks = size.width <= native.width and size.height <= native.height
+        scaling = Interpolation.AREA if shrinks else Interpolation.BICUBIC
+        # Of YUV only size and layout change here: where swscale changes colour, it rounds down by up to two levels.
+        scaled = self._reformatted(
+            size,
+            "yuv420p",
+            scaling | _AVERAGE_CHROMA if self._is_rgb else scaling,
+            ColorRange.MPEG if self._is_rgb else self._range,
+        )
+        return self._jfif(scaled)
+
+    def _jfif(self, yuv: VideoFrame) -> Planes:
+        y_HW, u_hw, v_hw = map(_plane_array, yuv.planes)
+        if self._is_rgb:
+            return to_jfif((y_HW, u_hw, v_hw), _BT601_MATRIX, full_range=False)
+        return to_jfif((y_HW, u_hw, v_hw), self.native.colorspace, full_range=self._range == ColorRange.JPEG)
+
+    def sample(self, size: Size, matrix: int) -> UInt8Array:
+        """Luma, full range, of a grid of `size` single pixels: enough to recognise the picture by. `matrix`, as ITU-T
+        H.273 numbers them, says which luma of RGB."""
+        sampled = self._reformatted(size, "gray", Interpolation.POINT, ColorRange.JPEG, matrix)
+        return _plane_array(sampled.planes[0])
+
+    def rgb(self, matrix: int) -> UInt8Array:
+        """frame_HWC as RGB, not turned; YUV counts as that of `matrix`."""
+        converted = self._reformatted(self.size, "rgb24", Interpolation.BICUBIC, ColorRange.JPEG, matrix)
+        return converted.to_ndarray().view(np.uint8)
+
+    @property
+    def _is_rgb(self) -> bool:
+        return self.native.format.is_rgb or self.native.format.has_palette
+
+    @property
+    def _range(self) -> ColorRange:
+        # swscale takes gray for full range whatever its tag says, and so does ffmpeg.
+        is_full = self._is_rgb or self.native.format.name.startswith(("yuvj", "gray"))
+        return ColorRange.JPEG if is_full or self.native.color_range == ColorRange.JPEG else ColorRange.MPEG
+
+    def _reformatted(
+        self,
+        size: Size,
+        pixel_format: str,
+        interpolation: Interpolation,
+        target_range: ColorRange,
+        matrix: int = _BT601_MATRIX,
+    ) -> VideoFrame:
+        colorspace = _COLORSPACES.get(matrix, Colorspace.ITU601)
+        native = _as_progressive(self.native) if self.native.interlaced_frame else self.native
         try:
-            converted = self._reformatter.reformat(
+            return self._reformatter.reformat(
                 native,
                 width=size.width,
                 height=size.height,
-                format="yuvj420p",
-                interpolation=Interpolation.AREA if shrinks else Interpolation.BICUBIC,
-                src_colorspace=_MATRICES.get(native.colorspace, Colorspace.ITU601),
-                dst_colorspace=Colorspace.ITU601,
-                src_color_range=ColorRange.JPEG if full_range else ColorRange.MPEG,
-                dst_color_range=ColorRange.JPEG,
+                format=pixel_format,
+                interpolation=interpolation,
+                src_colorspace=colorspace,
+                dst_colorspace=colorspace,
+                src_color_range=self._range,
+                dst_color_range=target_range,
+                threads=1,
             )
         except MemoryError:
             raise
         except av.error.FFmpegError as error:
             detail = f"{native.format.name} pictures cannot be converted: {error.strerror}"
             raise VideoError("unsupported", detail) from error
-        y_HW, u_hw, v_hw = (_plane_array(plane) for plane in converted.planes)
-        return y_HW, u_hw, v_hw
 
 
 def open_video(path: Path) -> "PyavDecoder":
@@ -107,7 +163,7 @@ def open_video(path: Path) -> "PyavDecoder":
 class PyavDecoder:
     """See prep.decoders.interface.Decoder."""
 
-    version = f"pyav {av.__version__}"
+    version = f"pyav {VERSION}"
 
     def __init__(self, path: Path) -> None:
         self._num_packets = 0
@@ -122,6 +178,7 @@ class PyavDecoder:
             self._resources = on_failure.pop_all()
         # Processes are the parallelism.
         self._stream.codec_context.thread_count = 1
+        self._tick_s = self._stream.time_base
         self.header = Header(
             container=self._container.format.name,
             codec=self._stream.codec_context.codec.canonical_name,
@@ -175,9 +232,9 @@ class PyavDecoder:
     def _time_of(self, native: VideoFrame) -> float | None:
         # AVI has no presentation times. Those that libavformat makes up are out of order around B-frames, but the
         # decoding times of frames in the order shown are in order.
-        ticks = native.dts if self._container.format.name == "avi" else native.pts
-        if ticks is not None and self._stream.time_base is not None:
-            return float(ticks * self._stream.time_base)
+        ticks = native.dts if self.header.container == "avi" else native.pts
+        if ticks is not None and self._tick_s is not None:
+            return ticks * self._tick_s.numerator / self._tick_s.denominator
         # The last frames of an AVI with B-frames have no packet to take a time from.
         if self._time_s is not None and self.header.declared_fps:
             return self._time_s + float(1 / self.header.declared_fps)
@@ -233,9 +290,22 @@ def _choose_stream(container: InputContainer) -> VideoStream:
     raise VideoError("no_video", "no video stream")
 
 
+def _as_progressive(native: VideoFrame) -> VideoFrame:
+    """A copy without the mark of interlacing, for which swscale would scale each field for itself: lines then come
+    to lie up to half a pixel from where they belong, and only every other one is averaged."""
+    copy = VideoFrame(native.width, native.height, native.format.name)
+    for source, target in zip(native.planes, copy.planes, strict=True):
+        rows, target_rows = (
+            np.frombuffer(memoryview(plane), np.uint8).reshape(plane.height, plane.line_size)
+            for plane in (source, target)
+        )
+        num_bytes = min(source.line_size, target.line_size)
+        target_rows[:, :num_bytes] = rows[:, :num_bytes]
+    return copy
+
+
 def _plane_array(plane: VideoPlane) -> UInt8Array:
-    rows: UInt8Array = np.frombuffer(memoryview(plane), np.uint8).reshape(plane.height, plane.line_size)
-    return rows[:, : plane.width]
+    return np.ndarray((plane.height, plane.width), np.uint8, memoryview(plane), strides=(plane.line_size, 1))
 
 
 def _message(line: LogLine) -> str:

@@ -3,10 +3,11 @@
 Arrays: frame_HWC uint8 or float RGB; y_HW, u_hw, v_hw uint8 planes, full-range BT.601 4:2:0.
 """
 
+import functools
 import math
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from av.stream import Disposition
+from av.video.frame import VideoFrame
+from av.video.reformatter import ColorRange, Colorspace, Interpolation
 from clips import (
     Clip,
     UInt8Array,
@@ -100,6 +103,21 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def others_may_refuse(test: Callable[..., None]) -> Callable[..., None]:
+    """The first decoder has to give every frame. The others may fail in their own name (test_decoder_table.py pins down
+    of what kinds of video), but never give another frame."""
+
+    @functools.wraps(test)
+    def run(name: str, **fixtures: object) -> None:
+        try:
+            test(name=name, **fixtures)
+        except VideoError as error:
+            if name == DECODERS[0] or name not in error.detail:
+                raise
+
+    return run
+
+
 def made(folder: Path, clip: Clip) -> Path:
     """The clip's file, written the first time it is asked for."""
     path = folder / clip.name
@@ -120,6 +138,7 @@ def decode(name: str, path: Path) -> tuple[list[int], list[float | None], Tally]
 
 
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: clip.name)
+@others_may_refuse
 def test_every_frame_once_in_order(name: str, clip: Clip, folder: Path) -> None:
     numbers, times_s, tally = decode(name, made(folder, clip))
     assert numbers == list(range(clip.num_frames))
@@ -141,6 +160,7 @@ def test_times_count_from_where_the_file_says(name: str, folder: Path) -> None:
     assert times_s[0] == pytest.approx(8.0, abs=0.0001)
 
 
+@others_may_refuse
 def test_packed_bframes(name: str, folder: Path) -> None:
     packed = pack_bframes(made(folder, replace(PACKED, name="single-bframes.avi")), folder / PACKED.name)
     numbers, times_s, tally = decode(name, packed)
@@ -151,6 +171,7 @@ def test_packed_bframes(name: str, folder: Path) -> None:
         assert decoder.header.declared_num_frames == PACKED.num_frames + 1
 
 
+@others_may_refuse
 def test_pictures_that_are_not_meant_to_be_shown_are_not_missed(name: str, folder: Path) -> None:
     def is_shown(index: int) -> bool:
         return index % HIDDEN_EVERY != HIDDEN_EVERY - 1
@@ -164,6 +185,7 @@ def test_pictures_that_are_not_meant_to_be_shown_are_not_missed(name: str, folde
     assert tally.num_packets == len(numbers)
 
 
+@others_may_refuse
 def test_frames_that_an_edit_list_hides_are_neither_shown_nor_missed(name: str, folder: Path) -> None:
     path = hide_first_frames(made(folder, CLIPS[0]), folder / "preroll.mp4", 15)
     numbers, times_s, tally = decode(name, path)
@@ -173,6 +195,7 @@ def test_frames_that_an_edit_list_hides_are_neither_shown_nor_missed(name: str, 
 
 
 @pytest.mark.parametrize("clip_name", ["h264-open.mkv", "hevc-open.mp4"])
+@others_may_refuse
 def test_a_cut_at_an_open_group(name: str, clip_name: str, folder: Path) -> None:
     """Pictures that need what was cut off are left out; the key frame and all that follow it are whole."""
     path = made(folder, next(clip for clip in CLIPS if clip.name == clip_name))
@@ -191,6 +214,7 @@ def test_a_cut_at_an_open_group(name: str, clip_name: str, folder: Path) -> None
 
 
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: clip.name)
+@others_may_refuse
 def test_size_and_header(name: str, clip: Clip, folder: Path) -> None:
     with open_decoder(name, made(folder, clip)) as decoder:
         frame = next(decoder.frames())
@@ -241,6 +265,7 @@ def test_a_relative_name_with_a_colon_is_a_file(name: str, folder: Path, monkeyp
 
 @pytest.mark.parametrize("turn_deg", [0, 90, 180, 270])
 @pytest.mark.parametrize("hflip", [False, True])
+@others_may_refuse
 def test_orientation(name: str, turn_deg: int, hflip: bool, folder: Path) -> None:
     """`set_display_rotation` turns counter-clockwise, then mirrors: undone before coding, it must come out upright."""
     upright_HWC = numbered_frame(5, 72, 96) if turn_deg in (90, 270) else numbered_frame(5, 96, 72)
@@ -252,7 +277,7 @@ def test_orientation(name: str, turn_deg: int, hflip: bool, folder: Path) -> Non
         for frame in decoder.frames():
             assert frame.size == Size(96, 72)
             assert frame.orientation.swaps_sides == (turn_deg in (90, 270))
-            y_HW = turn_upright(frame.planes(frame.size)[0], frame.orientation)
+            y_HW = turn_upright(frame.planes(frame.size), frame.orientation)[0]
             assert y_HW.shape == upright_HWC.shape[:2]
             assert read_number(y_HW) == 5
 
@@ -260,12 +285,13 @@ def test_orientation(name: str, turn_deg: int, hflip: bool, folder: Path) -> Non
 @needs_ffmpeg
 @pytest.mark.parametrize("turn_deg", [0, 90, 180, 270])
 @pytest.mark.parametrize("hflip", [False, True])
+@others_may_refuse
 def test_orientation_is_that_of_ffmpeg(name: str, turn_deg: int, hflip: bool, folder: Path) -> None:
     clip = Clip(name=f"shown-{turn_deg}-{hflip}.mp4", codec="libx264", num_frames=2, turn_deg=turn_deg, hflip=hflip)
     path = made(folder, clip)
     with open_decoder(name, path) as decoder:
         frame = next(decoder.frames())
-        y_HW = turn_upright(frame.planes(frame.size)[0], frame.orientation)
+        y_HW = turn_upright(frame.planes(frame.size), frame.orientation)[0]
     height, width = y_HW.shape
     reference_HWC = ffmpeg_rgb(path, width, height)[0]
     assert np.abs(reference_HWC.mean(axis=2) - y_HW).mean() < 2
@@ -276,24 +302,23 @@ def test_orientation_is_that_of_ffmpeg(name: str, turn_deg: int, hflip: bool, fo
 
 COLOUR_WIDTH, COLOUR_HEIGHT = 96, 72
 
-# swscale rounds chroma down where it changes the range: half a level, of which blue makes 0.9. A wrong matrix or
-# range is off by more than 4.
-COLOUR_TOLERANCE = 2.5
+# Mean absolute error in levels, of each channel. A wrong matrix or range is off by more than 4.
+COLOUR_TOLERANCE = 2.0
 
 
-def smooth_rgb() -> FloatArray:
+def smooth_rgb(width: int = COLOUR_WIDTH, height: int = COLOUR_HEIGHT) -> FloatArray:
     """frame_HWC float in [0, 255]: slow waves through most of the RGB cube, equal within 2x2 pixels, so that 4:2:0
     loses nothing."""
-    y_H1, x_1W = np.ogrid[0 : COLOUR_HEIGHT // 2, 0 : COLOUR_WIDTH // 2]
-    y_H1, x_1W = y_H1 * 2 / COLOUR_HEIGHT, x_1W * 2 / COLOUR_WIDTH
+    y_H1, x_1W = np.ogrid[0 : height // 2, 0 : width // 2]
+    y_H1, x_1W = y_H1 * 2 / height, x_1W * 2 / width
     phases = [x_1W + 0 * y_H1, y_H1 + x_1W, y_H1 - 0.3 + 0 * x_1W]
     frame_hwC = np.stack([127.5 + 110 * np.sin(2 * np.pi * phase) for phase in phases], axis=-1)
     return frame_hwC.repeat(2, axis=0).repeat(2, axis=1)
 
 
 def rgb_to_yuv(frame_HWC: FloatArray, matrix: str, full_range: bool) -> tuple[UInt8Array, UInt8Array, UInt8Array]:
-    """The definition in ITU-R BT.601 and BT.709 (luma coefficients, scaling to 8 bits); chroma is 2x2 averages."""
-    kr, kb = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722)}[matrix]
+    """The definition in ITU-T H.273 (8.3: luma coefficients, scaling to 8 bits); chroma is 2x2 averages."""
+    kr, kb = LUMA_SHARES[matrix]
     r_HW, g_HW, b_HW = np.moveaxis(frame_HWC / 255, -1, 0)
     luma_HW = kr * r_HW + (1 - kr - kb) * g_HW + kb * b_HW
     blue_HW, red_HW = (b_HW - luma_HW) / (2 - 2 * kb), (r_HW - luma_HW) / (2 - 2 * kr)
@@ -331,16 +356,26 @@ def ffmpeg_rgb(path: Path, width: int, height: int) -> UInt8Array:
     return np.frombuffer(data, np.uint8).reshape(-1, height, width, 3)
 
 
-COLOURS = [("bt601", 6, False), ("bt601", 6, True), ("bt709", 1, False), ("bt709", 1, True)]
+# Matrix coefficients by name, and the shares of red and blue in their luma: ITU-T H.273, table 4.
+MATRICES = {"bt601": 6, "bt470bg": 5, "bt709": 1, "bt2020": 9, "smpte240m": 7, "fcc": 4}
+LUMA_SHARES = {
+    "bt601": (0.299, 0.114),
+    "bt470bg": (0.299, 0.114),
+    "bt709": (0.2126, 0.0722),
+    "bt2020": (0.2627, 0.0593),
+    "smpte240m": (0.212, 0.087),
+    "fcc": (0.30, 0.11),
+}
+COLOURS = [(matrix, full_range) for matrix in MATRICES for full_range in (False, True)]
 
 
-@pytest.fixture(params=COLOURS, ids=lambda colour: f"{colour[0]}-{'full' if colour[2] else 'limited'}")
+@pytest.fixture(params=COLOURS, ids=lambda colour: f"{colour[0]}-{'full' if colour[1] else 'limited'}")
 def colour_clip(request: pytest.FixtureRequest, folder: Path) -> Path:
     """Two lossless frames of `smooth_rgb` in the colours of the parameter, tagged as such."""
-    matrix, code, full_range = request.param
+    matrix, full_range = request.param
     path = folder / f"colour-{matrix}-{full_range}.mp4"
     if not path.exists():
-        clip = Clip(name="", codec="libx264", options={"qp": "0"}, matrix=code, full_range=full_range)
+        clip = Clip(name="", codec="libx264", options={"qp": "0"}, matrix=MATRICES[matrix], full_range=full_range)
         frames = [yuv_frame(rgb_to_yuv(smooth_rgb(), matrix, full_range), "yuv420p") for _ in range(2)]
         write_clip(path, clip, frames)
     return path
@@ -371,6 +406,36 @@ def test_colour_is_that_of_ffmpeg(name: str, colour_clip: Path) -> None:
     assert error_HWC.mean(axis=(0, 1)).max() < COLOUR_TOLERANCE
 
 
+@pytest.mark.parametrize("pix_fmt", ["yuv422p", "yuv444p", "yuv420p10le", "yuv444p12le", "bgr0", "gbrp10le"])
+def test_every_layout_has_the_colour(name: str, pix_fmt: str, tmp_path: Path) -> None:
+    picture_HWC = smooth_rgb(384, 288)  # large, for some layouts interpolate chroma
+    native = VideoFrame.from_ndarray(picture_HWC.round().astype(np.uint8), format="rgb24").reformat(
+        format=pix_fmt,
+        interpolation=Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INP,
+        dst_colorspace=Colorspace.ITU601,
+        dst_color_range=ColorRange.MPEG,
+    )
+    path = write_clip(
+        tmp_path / "clip.mkv", Clip(name="", codec="ffv1", width=384, height=288, pix_fmt=pix_fmt), [native]
+    )
+    with open_decoder(name, path) as decoder:
+        frame = next(decoder.frames())
+        error_HWC = np.abs(jfif_rgb(frame.planes(frame.size)) - picture_HWC)
+    assert error_HWC.mean(axis=(0, 1)).max() < COLOUR_TOLERANCE
+
+
+def test_colours_that_rgb_cannot_hold(name: str, tmp_path: Path) -> None:
+    """Most YUV has no RGB: a decoder that gives RGB clips it, and these are the right frames all the same."""
+    rng = np.random.default_rng(5)
+    frames = []
+    for _ in range(4):
+        y_HW, u_hw, v_hw = (rng.integers(0, 256, shape, np.uint8) for shape in ((72, 96), (36, 48), (36, 48)))
+        frames.append(yuv_frame((y_HW, u_hw, v_hw), "yuv420p"))
+    path = write_clip(tmp_path / "clip.mkv", Clip(name="", codec="ffv1"), frames)
+    with open_decoder(name, path) as decoder:
+        assert sum(1 for _ in decoder.frames()) == 4
+
+
 def test_ten_bits_become_eight(name: str, folder: Path) -> None:
     """Levels from 0 to 1023 in equal steps, full range: a plane of 8 bits holds a quarter of each."""
     y_HW = np.tile(np.linspace(0, 1023, 96).round().astype(np.uint16), (72, 1))
@@ -380,19 +445,22 @@ def test_ten_bits_become_eight(name: str, folder: Path) -> None:
     with open_decoder(name, path) as decoder:
         frame = next(decoder.frames())
         decoded_HW, u_hw, v_hw = frame.planes(frame.size)
-    assert np.abs(decoded_HW - y_HW * (255 / 1023)).max() <= 1
+    assert np.abs(decoded_HW - y_HW * (255 / 1023)).max() <= (1 if name == "pyav" else ROUNDINGS)
     assert np.abs(u_hw.astype(int) - 128).max() <= 1
     assert np.abs(v_hw.astype(int) - 128).max() <= 1
 
 
 # --- Scaling ---
 
+ROUNDINGS = 3  # levels that a way through the RGB of a library may cost
+
 
 def noise_clip(path: Path, width: int, height: int) -> Planes:
-    """One lossless full-range BT.601 frame of noise, hence with detail of every size; returns its planes."""
+    """One lossless full-range BT.601 frame of noise, hence with detail of every size, that RGB can hold; returns its
+    planes."""
     rng = np.random.default_rng(7)
-    shapes = [(height, width), (height // 2, width // 2), (height // 2, width // 2)]
-    y_HW, u_hw, v_hw = (rng.integers(0, 256, shape, np.uint8) for shape in shapes)
+    y_HW = rng.integers(64, 192, (height, width), np.uint8)
+    u_hw, v_hw = (rng.integers(112, 144, (height // 2, width // 2), np.uint8) for _ in range(2))
     clip = Clip(name="", codec="ffv1", width=width, height=height, matrix=6, full_range=True)
     write_clip(path, clip, [yuv_frame((y_HW, u_hw, v_hw), "yuv420p")])
     return y_HW, u_hw, v_hw
@@ -403,7 +471,8 @@ def test_native_size_keeps_the_planes(name: str, tmp_path: Path) -> None:
     with open_decoder(name, tmp_path / "noise.mkv") as decoder:
         frame = next(decoder.frames())
         for plane, source in zip(frame.planes(frame.size), expected, strict=True):
-            assert np.array_equal(plane, source)
+            # By way of RGB there are two more roundings.
+            assert np.abs(plane.astype(int) - source).max() <= (0 if name == "pyav" else ROUNDINGS)
 
 
 @pytest.mark.parametrize("factor", [2, 3, 4])
@@ -415,7 +484,7 @@ def test_shrinking_by_a_whole_factor_averages_blocks(name: str, factor: int, tmp
         height, width = full.shape
         blocks = full.reshape(height // factor, factor, width // factor, factor).mean(axis=(1, 3))
         assert plane.shape == blocks.shape
-        assert np.abs(plane - blocks).max() <= 1.5
+        assert np.abs(plane - blocks).max() <= (1.0 if name == "pyav" else ROUNDINGS)
 
 
 @pytest.mark.parametrize(("width", "height"), [(48, 36), (62, 46), (80, 60), (94, 70)])
@@ -430,6 +499,85 @@ def test_shrinking_does_not_alias(name: str, width: int, height: int, tmp_path: 
     assert small_HW.mean() == pytest.approx(127.5, abs=1.5)
     if width == 48:
         assert np.ptp(small_HW) <= 2
+
+
+def area_weights(num_out: int, num_in: int) -> FloatArray:
+    """The share of each sample of a line in each of a shorter one: their overlap, laid over each other."""
+    edges_out = np.arange(num_out + 1)[:, None] * num_in / num_out
+    edges_in = np.arange(num_in)[None]
+    overlap = np.minimum(edges_out[1:], edges_in + 1) - np.maximum(edges_out[:-1], edges_in)
+    return np.clip(overlap, 0, None) * num_out / num_in
+
+
+def area_scaled(plane_HW: npt.NDArray[np.generic], height: int, width: int) -> FloatArray:
+    """The mean over the area that each pixel of the smaller picture covers in the larger one."""
+    full_height, full_width = plane_HW.shape
+    scaled_HW: FloatArray = area_weights(height, full_height) @ plane_HW @ area_weights(width, full_width).T
+    return scaled_HW
+
+
+def zone_plate(width: int, height: int) -> UInt8Array:
+    """y_HW: rings whose frequency grows from the middle to the highest that pixels can hold at the nearer edges."""
+    y_H1, x_1W = np.ogrid[0.5 - height / 2 : height / 2, 0.5 - width / 2 : width / 2]
+    phase_HW = np.pi / 2 * (x_1W**2 + y_H1**2) / (min(width, height) / 2)
+    return (127.5 + 110 * np.cos(phase_HW)).round().astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("full", "small"),
+    [
+        (Size(1920, 1080), Size(456, 256)),
+        (Size(1280, 720), Size(456, 256)),
+        (Size(340, 256), Size(298, 224)),
+        (Size(320, 240), Size(134, 101)),
+        (Size(270, 480), Size(256, 456)),
+    ],
+    ids=lambda size: f"{size.width}x{size.height}",
+)
+def test_a_zone_plate_shrinks_to_the_means_of_areas(name: str, full: Size, small: Size, tmp_path: Path) -> None:
+    """Neither aliases nor lies half a pixel off."""
+    y_HW = zone_plate(full.width, full.height)
+    gray_hw = np.full((full.height // 2, full.width // 2), 128, np.uint8)
+    clip = Clip(name="", codec="ffv1", width=full.width, height=full.height, matrix=6, full_range=True)
+    write_clip(tmp_path / "plate.mkv", clip, [yuv_frame((y_HW, gray_hw, gray_hw), "yuv420p")])
+    with open_decoder(name, tmp_path / "plate.mkv") as decoder:
+        planes = next(decoder.frames()).planes(small)
+    error_HW = np.abs(planes[0] - area_scaled(y_HW, small.height, small.width))
+    assert error_HW.mean() < 0.7
+    assert error_HW.max() <= ROUNDINGS
+    for plane in planes[1:]:
+        assert np.abs(plane.astype(int) - 128).max() <= 1
+    # That the test can tell: the nearest pixels make another picture.
+    rows, columns = (np.arange(n) * m // n for n, m in ((small.height, full.height), (small.width, full.width)))
+    assert np.abs(y_HW[rows][:, columns] - area_scaled(y_HW, small.height, small.width)).mean() > 10
+
+
+@others_may_refuse
+def test_interlaced_pictures_shrink_as_whole_pictures(name: str, tmp_path: Path) -> None:
+    """Not each field for itself: that would move lines by up to half a pixel."""
+    y_HW = np.tile(np.linspace(0, 255, 288).round().astype(np.uint8)[:, None], (1, 352))
+    gray_hw = np.full((144, 176), 128, np.uint8)
+    options = {"qp": "0", "flags": "+ildct+ilme", "x264-params": "tff=1"}
+    clip = Clip(name="", codec="libx264", width=352, height=288, options=options, matrix=6, full_range=True)
+    write_clip(tmp_path / "ramp.mp4", clip, [yuv_frame((y_HW, gray_hw, gray_hw), "yuv420p")] * 2)
+    with open_decoder(name, tmp_path / "ramp.mp4") as decoder:
+        for frame in decoder.frames():
+            small_HW = frame.planes(Size(88, 72))[0]
+            assert np.abs(small_HW - area_scaled(y_HW, 72, 88)).max() <= ROUNDINGS / 2
+
+
+@pytest.mark.parametrize("factor", [1.5, 2, 3.2])
+def test_enlarging_does_not_shift(name: str, factor: float, tmp_path: Path) -> None:
+    """A ramp stays the ramp that it was, away from the edges."""
+    y_HW = np.tile((40 + np.arange(80) * 2).astype(np.uint8), (60, 1))
+    gray_hw = np.full((30, 40), 128, np.uint8)
+    clip = Clip(name="", codec="ffv1", width=80, height=60, matrix=6, full_range=True)
+    write_clip(tmp_path / "ramp.mkv", clip, [yuv_frame((y_HW, gray_hw, gray_hw), "yuv420p")])
+    with open_decoder(name, tmp_path / "ramp.mkv") as decoder:
+        large_HW = next(decoder.frames()).planes(Size(round(80 * factor), round(60 * factor)))[0]
+    positions = (np.arange(large_HW.shape[1]) + 0.5) / factor - 0.5
+    inside = (positions > 3) & (positions < 76)
+    assert np.abs(large_HW[:, inside] - (40 + 2 * positions[inside])).max() <= ROUNDINGS / 2
 
 
 @pytest.mark.parametrize(("width", "height"), [(48, 36), (80, 60), (144, 108), (192, 144), (97, 73)])
@@ -464,6 +612,7 @@ def damaged(name: str, path: Path) -> tuple[list[int | None], int]:
 
 
 @pytest.mark.parametrize("where", ["length", "header", "data"])
+@others_may_refuse
 def test_a_damaged_packet_is_counted_and_decoding_goes_on(name: str, where: str, tmp_path: Path) -> None:
     path = write_clip(tmp_path / "clip.mp4", DAMAGED)
     position, size = packet_spans(path)[13]
@@ -554,7 +703,7 @@ def write_audio(path: Path, *, with_cover: bool, video: bool = False) -> Path:
         container.start_encoding()
         for stream, pix_fmt, frames in pictures:
             for frame in frames:
-                picture = av.VideoFrame.from_ndarray(frame, format="rgb24").reformat(format=pix_fmt)
+                picture = VideoFrame.from_ndarray(frame, format="rgb24").reformat(format=pix_fmt)
                 container.mux(stream.encode(picture))
             container.mux(stream.encode(None))
         container.mux(sound.encode(silence))
@@ -582,7 +731,7 @@ def test_tags_need_not_be_utf8(name: str, tmp_path: Path) -> None:
         stream = container.add_stream("mpeg4", rate=25)
         stream.width, stream.height, stream.pix_fmt = 96, 72, "yuv420p"
         for frame_HWC in numbered_frames(5):
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame_HWC, format="rgb24")))
+            container.mux(stream.encode(VideoFrame.from_ndarray(frame_HWC, format="rgb24")))
         container.mux(stream.encode(None))
     data = path.read_bytes()
     assert data.count(b"a title") == 1

@@ -492,7 +492,7 @@ def begun(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[RunFolder, So
     recipe = settings(request.param, 3)
     run = RunFolder(tmp_path / "out")
     run.make()
-    bind(run, bound_settings(recipe, pixel_libraries()), recipe.limits, listed)
+    bind(run, bound_settings(recipe, pixel_libraries(recipe.decoder)), recipe.limits, listed)
     with Journal(run.journal) as journal:
         entries = {row: spool_video(run, request.param, row, VIDEOS[row]) for row in (0, 1, 2, 3, 5)}
         for entry in entries.values():

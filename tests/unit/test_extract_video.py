@@ -116,6 +116,38 @@ def test_every(every: int, tmp_path: Path) -> None:
     assert outcome.duration_s == pytest.approx(1.6)
 
 
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
+def test_fps_keeps_the_frames_nearest_in_time(suffix: str, tmp_path: Path) -> None:
+    pts_ms = tuple(40 * i for i in range(20)) + tuple(2000 + 100 * i for i in range(20))
+    path = write_clip(tmp_path / f"clip{suffix}", replace(CLIP, pts_ms=pts_ms))
+    outcome, table_N, writer = extract(path, replace(NATIVE, fps=5))
+    # 0.0 to 0.6 s at 25 frames/s, then a gap of which each side keeps one (0.76, 2.0), then every other frame.
+    assert writer.numbers == [0, 5, 10, 15, 19, *range(20, 40, 2)]
+    assert outcome.num_frames == len(table_N) == len(writer.jpegs)
+    assert table_N["time_ms"] == pytest.approx([pts_ms[number] for number in writer.numbers])
+    assert table_N["crc32"].tolist() == [zlib.crc32(jpeg) for jpeg in writer.jpegs]
+    # The rate is that of the video, not of the frames kept.
+    assert outcome.duration_s == pytest.approx(3.9 * 40 / 39)
+
+
+@pytest.mark.parametrize("fps", [25.0, 60.0, 1000.0])
+def test_a_rate_above_that_of_the_video_repeats_nothing(fps: float, tmp_path: Path) -> None:
+    path = write_clip(
+        tmp_path / "clip.avi", Clip(name="", codec="mpeg4", options={"bf": "2", "qmin": "3", "qmax": "3"})
+    )
+    outcome, _, writer = extract(path, replace(NATIVE, fps=fps))
+    assert writer.numbers == list(range(40))
+    assert outcome.status == "ok"
+
+
+def test_frames_that_are_not_kept_are_judged_too(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "clip.mp4", CLIP)
+    position, size = packet_spans(path)[15]
+    flip_bytes(path, position + size // 2, 8)
+    outcome, _, _ = extract(path, replace(NATIVE, fps=1))
+    assert (outcome.status, outcome.failure) == ("failed", "decode")
+
+
 def test_scaling(tmp_path: Path) -> None:
     path = write_clip(tmp_path / "clip.mp4", CLIP)
     outcome, _, writer = extract(path, Frames(short_side_px=48))

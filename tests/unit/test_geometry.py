@@ -1,10 +1,11 @@
 """Sizes and orientations of stored frames.
 
-Arrays: plane_HW uint8.
+Arrays: plane_HW, y_HW uint8; u_hw, v_hw uint8 chroma, h = ceil(H / 2), w = ceil(W / 2).
 """
 
 import struct
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ from prep.geometry import UPRIGHT, Orientation, Size, orientation_from_matrix, s
 from prep.recipe import Frames
 
 UInt8Array = npt.NDArray[np.uint8]
+FloatArray = npt.NDArray[np.float64]
+AnyArray = npt.NDArray[Any]
 
 SIDES = st.integers(1, 5000)
 SIZES = st.builds(Size, SIDES, SIDES)
@@ -126,12 +129,12 @@ def matrix_bytes(a: int, b: int, c: int, d: int, scale: int = ONE) -> bytes:
     return struct.pack("=9i", a * scale, b * scale, 0, c * scale, d * scale, 0, 0, 0, 1 << 30)
 
 
-def shown_by_matrix(plane_HW: UInt8Array, a: int, b: int, c: int, d: int) -> UInt8Array:
+def shown_by_matrix(plane_HW: AnyArray, a: int, b: int, c: int, d: int) -> AnyArray:
     """Every pixel moved to where the matrix sends it, and the whole shifted to begin at (0, 0)."""
     height, width = plane_HW.shape
     moved = {(a * x + c * y, b * x + d * y): plane_HW[y, x] for y in range(height) for x in range(width)}
     left, top = min(x for x, _ in moved), min(y for _, y in moved)
-    shown_HW = np.zeros((max(y for _, y in moved) - top + 1, max(x for x, _ in moved) - left + 1), np.uint8)
+    shown_HW = np.zeros((max(y for _, y in moved) - top + 1, max(x for x, _ in moved) - left + 1), plane_HW.dtype)
     for (x, y), value in moved.items():
         shown_HW[y - top, x - left] = value
     return shown_HW
@@ -141,15 +144,43 @@ def test_the_eight_are_told_apart() -> None:
     assert len({orientation_from_matrix(matrix_bytes(*entries)) for entries in DIHEDRAL}) == 8
 
 
+def chroma_of(levels_HW: FloatArray) -> FloatArray:
+    """The mean over each 2x2 pixels from the top left; at odd sides the last row or column goes on."""
+    height, width = levels_HW.shape
+    padded_HW = np.pad(levels_HW, ((0, height % 2), (0, width % 2)), mode="edge")
+    means_hw: FloatArray = padded_HW.reshape((height + 1) // 2, 2, (width + 1) // 2, 2).mean(axis=(1, 3))
+    return means_hw
+
+
+def shown_by_chroma(plane_hw: UInt8Array, height: int, width: int) -> FloatArray:
+    """Each sample spread over its pixels."""
+    return plane_hw.repeat(2, 0).repeat(2, 1)[:height, :width].astype(float)
+
+
 @pytest.mark.parametrize("entries", DIHEDRAL)
 @pytest.mark.parametrize("scale", [ONE, ONE * 2, ONE // 3])
-def test_turning_upright_does_what_the_matrix_says(entries: tuple[int, int, int, int], scale: int) -> None:
-    plane_HW = np.arange(6, dtype=np.uint8).reshape(2, 3)
+@given(height=st.integers(1, 7), width=st.integers(1, 7), seed=st.integers(0, 1000))
+def test_turning_upright_does_what_the_matrix_says(
+    entries: tuple[int, int, int, int], scale: int, height: int, width: int, seed: int
+) -> None:
+    """Luma pixel by pixel; chroma as the turned pixels would give it anew."""
+    rng = np.random.default_rng(seed)
+    half = ((height + 1) // 2, (width + 1) // 2)
+    y_HW, u_hw, v_hw = (rng.integers(0, 256, shape, np.uint8) for shape in ((height, width), half, half))
     orientation = orientation_from_matrix(matrix_bytes(*entries, scale=scale))
-    upright_HW = turn_upright(plane_HW, orientation)
-    assert np.array_equal(upright_HW, shown_by_matrix(plane_HW, *entries))
-    assert orientation.swaps_sides == (upright_HW.shape == (3, 2))
-    assert upright_HW.flags.c_contiguous
+    upright = turn_upright((y_HW, u_hw, v_hw), orientation)
+    assert np.array_equal(upright[0], shown_by_matrix(y_HW, *entries))
+    for turned_hw, plane_hw in zip(upright[1:], (u_hw, v_hw), strict=True):
+        expected_hw = chroma_of(shown_by_matrix(shown_by_chroma(plane_hw, height, width), *entries))
+        assert turned_hw.shape == expected_hw.shape
+        assert np.abs(turned_hw - expected_hw).max() <= 1  # rounded in each direction that is reversed
+    assert all(plane.flags.c_contiguous and plane.dtype == np.uint8 for plane in upright)
+    assert orientation.swaps_sides == (entries[0] == 0)
+
+
+def test_what_is_upright_is_not_copied() -> None:
+    planes = (np.zeros((4, 4), np.uint8), np.zeros((2, 2), np.uint8), np.zeros((2, 2), np.uint8))
+    assert turn_upright(planes, UPRIGHT) is planes
 
 
 @pytest.mark.parametrize("entries", DIHEDRAL)
@@ -167,6 +198,54 @@ def test_a_matrix_that_flattens_counts_as_upright(entries: tuple[int, int, int, 
 
 
 def test_clockwise_is_clockwise() -> None:
-    corner_HW = np.array([[1, 0, 0], [0, 0, 0]], np.uint8)
-    assert turn_upright(corner_HW, Orientation(90)).tolist() == [[0, 1], [0, 0], [0, 0]]
-    assert turn_upright(corner_HW, Orientation(90, mirrored=True)).tolist() == [[1, 0], [0, 0], [0, 0]]
+    corner_HW = np.array([[1, 0, 0, 0], [0, 0, 0, 0]], np.uint8)
+    gray_hw = np.full((1, 2), 128, np.uint8)
+    for mirrored, expected in ((False, [[0, 1], [0, 0], [0, 0], [0, 0]]), (True, [[1, 0], [0, 0], [0, 0], [0, 0]])):
+        y_HW, _, _ = turn_upright((corner_HW, gray_hw, gray_hw), Orientation(90, mirrored=mirrored))
+        assert y_HW.tolist() == expected
+
+
+# --- Size and orientation together ---
+
+
+@given(SIZES, TARGETS, ASPECTS)
+def test_turned_pictures_show_the_same_shape(coded: Size, target: int, aspect: Fraction) -> None:
+    """A picture on its side whose pixels lie on their side is stored, turned back, like the one that stands."""
+    frames = Frames(short_side_px=target, enlarge=True, square_pixels=True)
+    scaled, turned = (
+        scaled_size(coded, aspect, frames),
+        scaled_size(Size(coded.height, coded.width), 1 / aspect, frames),
+    )
+    assert {turned.width, turned.height} == {scaled.height, scaled.width} or max(
+        abs(turned.width - scaled.height), abs(turned.height - scaled.width)
+    ) <= 2
+
+
+@given(SIZES, TARGETS, ASPECTS, st.booleans())
+def test_portrait_is_landscape_on_its_side(coded: Size, target: int, aspect: Fraction, enlarge: bool) -> None:
+    frames = Frames(short_side_px=target, enlarge=enlarge)
+    if coded.width != coded.height:
+        scaled, turned = (
+            scaled_size(coded, aspect, frames),
+            scaled_size(Size(coded.height, coded.width), aspect, frames),
+        )
+        assert (turned.width, turned.height) == (scaled.height, scaled.width)
+
+
+@given(SIZES, TARGETS, ASPECTS, st.booleans(), st.booleans())
+def test_a_side_that_follows_is_even(
+    coded: Size, target: int, aspect: Fraction, enlarge: bool, square_pixels: bool
+) -> None:
+    scaled = scaled_size(coded, aspect, Frames(short_side_px=target, enlarge=enlarge, square_pixels=square_pixels))
+    assert scaled.width in (coded.width, target) or scaled.width % 2 == 0
+    assert scaled.height in (coded.height, target) or scaled.height % 2 == 0
+    assert scaled.width > 0
+    assert scaled.height > 0
+
+
+@given(SIZES, TARGETS, ASPECTS)
+def test_scaling_twice_is_scaling_once(coded: Size, target: int, aspect: Fraction) -> None:
+    """Stored frames that are stored again keep their size."""
+    frames = Frames(short_side_px=target, enlarge=True, square_pixels=True)
+    scaled = scaled_size(coded, aspect, frames)
+    assert scaled_size(scaled, SQUARE, frames) == scaled

@@ -15,7 +15,7 @@ from prep.recipe import ExtractRecipe, Frames, Limits, Store, resolve
 
 KNOWN = (
     "decoder, frames.short_side_px, frames.enlarge, frames.square_pixels, frames.quality, frames.every, "
-    "store.format, store.videos_per_shard, limits.timeout_s, limits.memory_mib, limits.min_frames, "
+    "frames.fps, store.format, store.videos_per_shard, limits.timeout_s, limits.memory_mib, limits.min_frames, "
     "limits.max_missing, limits.keep_damaged"
 )
 
@@ -42,6 +42,7 @@ def test_nothing_given_is_all_defaults() -> None:
         "frames.square_pixels": False,
         "frames.quality": 90,
         "frames.every": 1,
+        "frames.fps": 0.0,
         "store.format": "arrow",
         "store.videos_per_shard": 64,
         "limits.timeout_s": 60.0,
@@ -94,6 +95,11 @@ def test_an_empty_file_is_all_defaults(tmp_path: Path) -> None:
     assert from_toml(tmp_path, "# nothing\n[frames]\n") == ExtractRecipe()
 
 
+def test_a_rate_and_a_step_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match=r"frames\.fps=5 and frames\.every=2 exclude each other; set one of them"):
+        from_set("frames.fps=5", "frames.every=2")
+
+
 def test_auto_stands_for_the_first_decoder() -> None:
     assert resolve(ExtractRecipe()) == ExtractRecipe(decoder=DECODERS[0])
     resolved = resolve(ExtractRecipe(decoder=DECODERS[-1], frames=Frames(quality=1)))
@@ -110,7 +116,8 @@ recipes = st.builds(
         square_pixels=st.booleans(),
         quality=st.integers(1, 100),
         every=st.integers(1, 1000),
-    ),
+    )
+    | st.builds(Frames, fps=st.just(0.0) | st.floats(0.001, 1000)),
     store=st.builds(Store, format=st.sampled_from(["arrow", "frames"]), videos_per_shard=st.integers(1, 1000)),
     limits=st.builds(
         Limits,
@@ -159,7 +166,7 @@ def test_every_recipe_comes_back_from_json(recipe: ExtractRecipe) -> None:
         ("frames.quality.x=9", "unknown recipe key 'frames.quality.x'; did you mean frames.quality?"),
         ("decoder.x=9", "unknown recipe key 'decoder.x'; did you mean decoder?"),
         (".=9", f"unknown recipe key '.'; known keys: {KNOWN}"),
-        ("frames.=9", "unknown recipe key 'frames.'; did you mean frames.every?"),
+        ("frames.=9", "unknown recipe key 'frames.'; did you mean frames.fps?"),
         # Not KEY=VALUE.
         ("frames.quality", "--set takes KEY=VALUE, such as frames.quality=90, not 'frames.quality'"),
         ("=9", "--set takes KEY=VALUE, such as frames.quality=90, not '=9'"),
@@ -186,6 +193,10 @@ def test_every_recipe_comes_back_from_json(recipe: ExtractRecipe) -> None:
         ("frames.short_side_px=8193", "frames.short_side_px is 0 (native size) or in [8, 8192], not 8193"),
         ("frames.short_side_px=-1", "frames.short_side_px is 0 (native size) or in [8, 8192], not -1"),
         ("frames.every=0", "frames.every is at least 1, not 0"),
+        ("frames.fps=-1", "frames.fps is 0 (every frame) or in [0.001, 1000], not -1"),
+        ("frames.fps=0.0001", "frames.fps is 0 (every frame) or in [0.001, 1000], not 0.0001"),
+        ("frames.fps=1001", "frames.fps is 0 (every frame) or in [0.001, 1000], not 1001"),
+        ("frames.fps=nan", "frames.fps is 0 (every frame) or in [0.001, 1000], not nan"),
         ("store.format=zip", "store.format is one of arrow, frames, not 'zip'"),
         ("store.videos_per_shard=0", "store.videos_per_shard is at least 1, not 0"),
         ("limits.timeout_s=0", "limits.timeout_s is above 0 and at most 86400, not 0.0"),
@@ -216,7 +227,7 @@ def test_the_ends_of_a_range_are_in_it(value: str) -> None:
     ("text", "sentence"),
     [
         ("[frames]\nqualty = 9\n", "unknown recipe key 'frames.qualty'; did you mean frames.quality?"),
-        ("[frame]\nquality = 9\n", "unknown recipe key 'frame'; did you mean frames.every?"),
+        ("[frame]\nquality = 9\n", "unknown recipe key 'frame'; did you mean frames.fps?"),
         ("quality = 9\n", "unknown recipe key 'quality'; did you mean frames.quality?"),
         ("x = 9\n", f"unknown recipe key 'x'; known keys: {KNOWN}"),
         ("frames = 9\n", "recipe key 'frames' is a table, not 9"),

@@ -113,6 +113,7 @@ def test_what_decides_the_bytes_is_bound_and_nothing_else() -> None:
         "frames.square_pixels": False,
         "frames.quality": 90,
         "frames.every": 1,
+        "frames.fps": 0.0,
         "store.format": "arrow",
         "store.videos_per_shard": 64,
         "version of av": "1.2.3",

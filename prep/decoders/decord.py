@@ -1,0 +1,61 @@
+"""decord (FFmpeg 4.1 inside): RGB pictures.
+
+Arrays: picture_HWC uint8 RGB.
+"""
+
+import os
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import numpy as np
+from av.video.frame import VideoFrame
+
+# Read when pictures are repeated: it would write to stderr.
+os.environ.setdefault("DECORD_DUPLICATE_WARNING_THRESHOLD", "1.0")
+
+import decord
+
+from prep.decoders.checked import CheckedDecoder, path_by_descriptor
+from prep.decoders.interface import VideoError
+from prep.geometry import UPRIGHT, Orientation, UInt8Array
+
+VERSION = decord.__version__
+
+decord.logging.set_level(decord.logging.QUIET)
+
+
+def open_video(path: Path) -> CheckedDecoder:
+    """Raises VideoError for a video that cannot be opened."""
+    return CheckedDecoder(path, "decord", VERSION, read_pictures)
+
+
+def read_pictures(path: Path, orientation: Orientation = UPRIGHT) -> Generator[VideoFrame, None, None]:
+    """See prep.decoders.checked.ReadPictures."""
+    # Names have to be UTF-8, and "a:b.avi" reads as a protocol.
+    with path_by_descriptor(path) as name:
+        try:
+            reader = decord.VideoReader(name, ctx=decord.cpu(0), num_threads=1)
+        except (decord.DECORDError, RuntimeError) as error:
+            raise VideoError("unsupported", f"decord cannot open it: {_without_place(error)}") from error
+    while True:
+        try:
+            picture_HWC = reader.next().asnumpy()
+        except StopIteration:
+            return
+        except (decord.DECORDError, RuntimeError) as error:
+            raise VideoError("decode", f"decord stops: {_without_place(error)}") from error
+        if picture_HWC.ndim != 3 or picture_HWC.shape[2] != 3:
+            raise VideoError("decode", f"decord gives an array of shape {picture_HWC.shape} for a picture")
+        yield VideoFrame.from_ndarray(_as_coded(picture_HWC, orientation), format="rgb24")
+
+
+def _as_coded(picture_HWC: UInt8Array, orientation: Orientation) -> UInt8Array:
+    """Undo the turn that decord makes: of a matrix that mirrors it takes the turn of the x axis, and mirrors not."""
+    turn_deg = 180 - orientation.rotation_deg if orientation.mirrored else orientation.rotation_deg
+    return np.ascontiguousarray(np.rot90(picture_HWC, k=turn_deg // 90))
+
+
+def _without_place(error: Exception) -> str:
+    """Its first line without times, lines of its source, and names of files."""
+    return re.sub(r"\[[\d:]+\] \S+:\d+: |\[?/proc/self/fd/\d+\]?", "", str(error)).strip().partition("\n")[0]
