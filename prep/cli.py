@@ -3,6 +3,7 @@
 import argparse
 
 from manifests.command import add_command, make_parser, path_argument, run_command
+from manifests.lists import FORMATS as LIST_FORMATS
 from manifests.manifest import FORMAT_VERSION
 from manifests.stores import STORES
 from prep import __version__, commands, extract_command
@@ -81,6 +82,23 @@ def build_parser() -> argparse.ArgumentParser:
 
     report = add_command(subparsers, "report", commands.report, "say what a dataset holds and which videos failed")
     report.add_argument("out", type=path_argument, metavar="OUT", help="the folder of the dataset")
+
+    export = add_command(
+        subparsers,
+        "export",
+        commands.export,
+        "list the frame folders of a dataset, or its videos, as another project reads them",
+    )
+    export.add_argument("dataset", type=path_argument, metavar="OUT", help="the folder of the dataset")
+    export.add_argument("--format", choices=LIST_FORMATS, required=True, help="the project that is to read the list")
+    export.add_argument("--subset", default="all", metavar="NAME", help="(default: all)")
+    export.add_argument(
+        "--videos", type=path_argument, metavar="DIR", help="list the source videos, which lie in DIR, not the frames"
+    )
+    export.add_argument(
+        "--link", type=path_argument, metavar="DIR", help="list links with plain names, and make them in DIR"
+    )
+    export.add_argument("--out", type=path_argument, required=True, metavar="FILE", help="the list to write")
 
     synth = add_command(
         subparsers, "synth", commands.synth, "draw a UCF-101-shaped set of small videos whose classes differ in motion"

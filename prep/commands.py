@@ -69,6 +69,23 @@ def report(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def export(arguments: argparse.Namespace) -> int:
+    from prep.export import export, export_lines
+
+    made = export(
+        arguments.dataset,
+        arguments.out,
+        format_name=arguments.format,
+        subset=arguments.subset,
+        videos=arguments.videos,
+        link=arguments.link,
+    )
+    link = None if arguments.link is None else str(arguments.link)
+    table = {"out": str(arguments.out), "link": link, **dataclasses.asdict(made)}
+    print_result(arguments, table, export_lines(made, arguments.out, arguments.link))
+    return 0
+
+
 def synth(arguments: argparse.Namespace) -> int:
     from prep.synth import synthetic_videos
 
