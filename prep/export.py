@@ -91,7 +91,7 @@ def export(
 
 def export_lines(made: Exported, file: Path, link: Path | None) -> list[str]:
     """The same as text."""
-    left_out = f", without {count(made.num_left_out, 'video')} that are not ok" if made.num_left_out else ""
+    left_out = f"; left out {made.num_left_out:,} failed or excluded" if made.num_left_out else ""
     videos = f"{count(made.num_videos, 'video')} of {made.subset}"
     links = [] if link is None else [f"made {count(made.num_links, 'link')} in {link}"]
     return [
@@ -156,8 +156,9 @@ def _require_labels(
     if len(unlabelled) == len(listed) and are_videos and format_name in UNLABELLED_VIDEO_FORMATS:
         return
     raise UsageError(
-        f"{len(unlabelled)} of {count(len(listed), 'video')} have no label, which a {format_name} list needs, the "
-        f"first of them {quote(unlabelled[0])}: choose a --subset whose videos have one"
+        f"a {format_name} list needs a label for every video, and there is none for {len(unlabelled)} of "
+        f"{count(len(listed), 'video')}, the first of them {quote(unlabelled[0])}: choose a --subset whose videos have "
+        "one"
     )
 
 
@@ -169,8 +170,8 @@ def _require_plain(listed: Sequence[ListedVideo], format_name: str, link: Path |
     if link is not None:
         raise UsageError(f"--link {quote(os.path.abspath(link))} has a blank or is not UTF-8: choose another folder")
     raise UsageError(
-        f"{len(bad)} of {count(len(listed), 'path')} have blanks or are not UTF-8, which a {format_name} list cannot "
-        f"carry, the first of them {quote(bad[0])}: give --link DIR, where links with plain names are made"
+        f"a {format_name} list cannot carry {len(bad)} of {count(len(listed), 'path')}, for blanks or bytes that are "
+        f"not UTF-8, the first of them {quote(bad[0])}: give --link DIR, where links with plain names are made"
     )
 
 
