@@ -133,7 +133,7 @@ def _videos(rows: Sequence[dict[str, Any]], root: Path) -> tuple[list[ListedVide
     absent = [video.name for video in listed if not os.path.isfile(video.path)]
     if absent:
         raise UsageError(
-            f"{quote(str(root))} lacks {len(absent)} of {count(len(listed), 'video')}, the first of them "
+            f"{quote(str(root))} lacks {len(absent):,} of {count(len(listed), 'video')}, the first of them "
             f"{quote(absent[0])}: give --videos the folder that the dataset was made from"
         )
     return listed, origin
@@ -156,7 +156,7 @@ def _require_labels(
     if len(unlabelled) == len(listed) and are_videos and format_name in UNLABELLED_VIDEO_FORMATS:
         return
     raise UsageError(
-        f"a {format_name} list needs a label for every video, and there is none for {len(unlabelled)} of "
+        f"a {format_name} list needs a label for every video, and there is none for {len(unlabelled):,} of "
         f"{count(len(listed), 'video')}, the first of them {quote(unlabelled[0])}: choose a --subset whose videos have "
         "one"
     )
@@ -170,7 +170,7 @@ def _require_plain(listed: Sequence[ListedVideo], format_name: str, link: Path |
     if link is not None:
         raise UsageError(f"--link {quote(os.path.abspath(link))} has a blank or is not UTF-8: choose another folder")
     raise UsageError(
-        f"a {format_name} list cannot carry {len(bad)} of {count(len(listed), 'path')}, for blanks or bytes that are "
+        f"a {format_name} list cannot carry {len(bad):,} of {count(len(listed), 'path')}, for blanks or bytes that are "
         f"not UTF-8, the first of them {quote(bad[0])}: give --link DIR, where links with plain names are made"
     )
 

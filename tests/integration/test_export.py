@@ -247,6 +247,25 @@ def test_labels(prep: Prep, tmp_path: Path) -> None:
         assert VIDEO_READERS[format_name](file) == [(f"{videos}/b.avi", label), (f"{videos}/c.avi", label)]
 
 
+def test_what_may_surprise_is_said(prep: Prep, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    make_dataset(out, "frames", [ok_video("1", draw_jpegs(0, 3), label=0, class_name="x")], classes=("x",))
+    description = out / "dataset.json"
+    description.write_text(description.read_text().replace('"dataset": "folder"', '"dataset": "ssv2"'))
+
+    def notes(*flags: object) -> list[str]:
+        table = json.loads(prep("export", out, "--json", *flags).stdout)
+        return list(table["notes"])
+
+    assert notes("--format", "tsm", "--out", tmp_path / "val.txt") == [
+        "TSM's ops/dataset_config.py has the prefix '{:06d}.jpg' for Something-Something: make it 'img_{:05d}.jpg'"
+    ]
+    assert notes("--format", "slowfast", "--out", tmp_path / "val.txt") == [
+        "SlowFast looks for train.csv, val.csv, test.csv in DATA.PATH_TO_DATA_DIR"
+    ]
+    assert notes("--format", "slowfast", "--out", tmp_path / "val.csv") == []
+
+
 def test_refusals(prepared: dict[str, Path], synthetic: Path, tmp_path: Path) -> None:
     out, file = prepared["frames"], tmp_path / "list.txt"
     shards, plain = prepared["arrow"], ["--format", "mmaction2"]
