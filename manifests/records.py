@@ -20,6 +20,7 @@ FAILURE_KINDS: dict[str, str] = {
     "crashed": "the decoding process died",
     "timeout": "no progress for limits.timeout_s",
     "out_of_memory": "decoding needed more than limits.memory_mib",
+    "duplicate_id": "another file with its id was taken, or annotations give it different labels",
 }
 """Failure kinds with their meaning, in the order of the README's table."""
 

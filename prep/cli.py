@@ -3,6 +3,7 @@
 import argparse
 
 from manifests.command import add_command, make_parser, path_argument, run_command
+from manifests.lists import FORMATS as LIST_FORMATS
 from manifests.manifest import FORMAT_VERSION
 from manifests.stores import STORES
 from prep import __version__, bench_command, commands, extract_command
@@ -28,8 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
         subparsers, "scan", commands.scan, "list the videos of a folder with classes and subsets, without decoding any"
     )
     scan.add_argument("dir", type=path_argument, metavar="DIR", help="the folder of videos")
-    scan.add_argument("--dataset", choices=DATASETS, default="folder", help="how DIR is laid out (default: folder)")
-    _add_annotations(scan)
+    _add_scan_flags(scan)
     scan.add_argument("--out", type=path_argument, required=True, metavar="FILE", help="the sources.parquet to write")
 
     extract = add_command(
@@ -39,8 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
         "source", type=path_argument, metavar="DIR|sources.parquet", help="a folder, or what scan wrote"
     )
     extract.add_argument("--out", type=path_argument, required=True, metavar="OUT", help="the folder of the dataset")
-    extract.add_argument("--dataset", choices=DATASETS, help="how DIR is laid out (default: folder)")
-    _add_annotations(extract)
+    _add_scan_flags(extract)
     extract.add_argument(
         "--root", type=path_argument, metavar="DIR", help="where the videos of sources.parquet lie now"
     )
@@ -116,6 +115,23 @@ def build_parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a recipe key, such as frames.quality=95"
     )
 
+    export = add_command(
+        subparsers,
+        "export",
+        commands.export,
+        "list the frame folders of a dataset, or its videos, as another project reads them",
+    )
+    export.add_argument("dataset", type=path_argument, metavar="OUT", help="the folder of the dataset")
+    export.add_argument("--format", choices=LIST_FORMATS, required=True, help="the project that is to read the list")
+    export.add_argument("--subset", default="all", metavar="NAME", help="(default: all)")
+    export.add_argument(
+        "--videos", type=path_argument, metavar="DIR", help="list the source videos, which lie in DIR, not the frames"
+    )
+    export.add_argument(
+        "--link", type=path_argument, metavar="DIR", help="list links with plain names, and make them in DIR"
+    )
+    export.add_argument("--out", type=path_argument, required=True, metavar="FILE", help="the list to write")
+
     synth = add_command(
         subparsers, "synth", commands.synth, "draw a UCF-101-shaped set of small videos whose classes differ in motion"
     )
@@ -132,7 +148,9 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _add_annotations(parser: argparse.ArgumentParser) -> None:
+def _add_scan_flags(parser: argparse.ArgumentParser) -> None:
+    """How a folder is to be read: the flags of `prep.scan.FLAGS`."""
+    parser.add_argument("--dataset", choices=DATASETS, help="how DIR is laid out (default: folder)")
     parser.add_argument(
         "--annotations",
         type=path_argument,
@@ -140,4 +158,20 @@ def _add_annotations(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATH",
         help="the dataset's list files or their folder; may be repeated (default: looked for beside the videos)",
+    )
+    parser.add_argument(
+        "--separator", metavar="NAME", help="of lists: comma, tab, semicolon or blank (default: found out)"
+    )
+    parser.add_argument(
+        "--classes",
+        type=path_argument,
+        metavar="FILE",
+        help="the class order, a name a line or JSON",
+    )
+    parser.add_argument(
+        "--split", metavar="SHARES", help="make subsets train,val or train,val,test, such as 0.8,0.1,0.1"
+    )
+    parser.add_argument("--seed", type=int, metavar="S", help="of --split: same seed, same subsets (default: 0)")
+    parser.add_argument(
+        "--group", metavar="REGEX", help="of --split: keep videos together in whose path it finds the same"
     )

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import os
-from collections import Counter
 from pathlib import Path
 
 from tqdm import tqdm
@@ -11,7 +10,7 @@ from tqdm import tqdm
 from manifests.atomic import disk_errors
 from manifests.command import print_result
 from manifests.errors import DamagedError, Interrupted, UsageError
-from manifests.machine import format_bytes, usable_processors
+from manifests.machine import usable_processors
 from manifests.sources import read_sources, write_sources
 from manifests.wording import count
 from prep import datasets
@@ -20,33 +19,17 @@ _MAX_PROBLEMS_SHOWN = 50
 
 
 def scan(arguments: argparse.Namespace) -> int:
+    from prep.scan import look_into, scan_folder, scan_lines, scan_table
+
+    root: Path = arguments.dir
     _require_no_other_file(arguments.out)
-    found = datasets.scan(arguments.dataset, arguments.dir, arguments.annotations)
+    found = scan_folder(arguments, root)
     with disk_errors(arguments.out):
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    write_sources(arguments.out, datasets.source_list(found, arguments.dir))
-    by_subset = Counter(subset for source in found.sources for subset in source.subsets)
-    subsets = {"all": len(found.sources), **dict(sorted(by_subset.items()))}
-    settled = Counter(source.failure or source.status for source in found.sources if source.status)
-    num_bytes = sum(source.source_bytes or 0 for source in found.sources)
-    table = {
-        "out": str(arguments.out),
-        "dataset": found.dataset,
-        "num_videos": len(found.sources),
-        "num_bytes": num_bytes,
-        "classes": list(found.classes),
-        "subsets": subsets,
-        "not_to_be_decoded": dict(sorted(settled.items())),
-        "notes": list(found.notes),
-    }
-    videos, classes = count(len(found.sources), "video"), count(len(found.classes), "class", "classes")
-    lines = [
-        f"{videos} in {classes}, {format_bytes(num_bytes)}",
-        f"subsets: {', '.join(f'{name} {number:,}' for name, number in subsets.items())}",
-        *(f"note: {note}" for note in found.notes),
-        f"wrote {arguments.out}",
-    ]
-    print_result(arguments, table, lines)
+    write_sources(arguments.out, datasets.source_list(found, root))
+    reconciliation, leaks = look_into(found, root)
+    table = {"out": str(arguments.out), **scan_table(found, reconciliation, leaks)}
+    print_result(arguments, table, [*scan_lines(found, reconciliation, leaks), f"wrote {arguments.out}"])
     return 0
 
 
@@ -92,6 +75,23 @@ def sheet(arguments: argparse.Namespace) -> int:
     num_frames = make_sheet(arguments.out_folder, arguments.video_id, arguments.out)
     table = {"out": str(arguments.out), "video_id": arguments.video_id, "num_frames_shown": num_frames}
     print_result(arguments, table, [f"wrote {arguments.out}: {count(num_frames, 'frame')} of {arguments.video_id}"])
+    return 0
+
+
+def export(arguments: argparse.Namespace) -> int:
+    from prep.export import export, export_lines
+
+    made = export(
+        arguments.dataset,
+        arguments.out,
+        format_name=arguments.format,
+        subset=arguments.subset,
+        videos=arguments.videos,
+        link=arguments.link,
+    )
+    link = None if arguments.link is None else str(arguments.link)
+    table = {"out": str(arguments.out), "link": link, **dataclasses.asdict(made)}
+    print_result(arguments, table, export_lines(made, arguments.out, arguments.link))
     return 0
 
 

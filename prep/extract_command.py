@@ -23,7 +23,9 @@ from prep.decoders import require_decoder
 from prep.estimate import estimate, estimate_lines, estimate_table, require_room, rows_to_come
 from prep.extract import Extraction, Request, extract, require_same_dataset
 from prep.recipe import ExtractRecipe, resolve
+from prep.reconcile import reconcile, reconciliation_lines
 from prep.run_folder import RunFolder, state_of
+from prep.scan import given_flags, scan_folder
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -164,12 +166,12 @@ def _num_jobs(wanted: int | None) -> tuple[int, str]:
 def _read_or_scan(arguments: argparse.Namespace) -> SourceList:
     source: Path = arguments.source
     if source.is_file():
-        if arguments.dataset or arguments.annotations:
-            raise UsageError(f"--dataset and --annotations go with a folder; {source} holds what they told prep scan")
+        if flags := given_flags(arguments):
+            raise UsageError(f"{' and '.join(flags)} go with a folder; {source} holds what they told prep scan")
         return read_sources(source)
     if source.suffix == ".parquet" and not source.exists():
         raise UsageError(f"no such source list: {source}; write it with 'prep scan'")
-    found = datasets.scan(arguments.dataset or "folder", source, arguments.annotations)
-    for note in found.notes:
-        say(arguments, f"note: {note}")
+    found = scan_folder(arguments, source)
+    for line in (*reconciliation_lines(reconcile(found)), *(f"note: {note}" for note in found.notes)):
+        say(arguments, line)
     return datasets.source_list(found, source)

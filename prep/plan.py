@@ -154,8 +154,9 @@ def _still_stands(source: Source, row: Row) -> bool:
 
 
 def _was_settled(row: Row) -> bool:
-    """Whether the scan settled a row, so that nobody looked at the video: it is missing, or no annotation names it."""
-    return row["failure"] == "missing" or (row["status"] == "excluded" and row["failure"] is None)
+    """Whether the scan settled a row, so that nobody looked at the video: it is missing or has the id of another, or no
+    annotation names it."""
+    return row["failure"] in ("missing", "duplicate_id") or (row["status"] == "excluded" and row["failure"] is None)
 
 
 def _may_stay(source: Source, row: Row, store: str) -> bool:

@@ -13,7 +13,9 @@ from manifests.recipe import flat, recipe_from_table
 from manifests.records import FAILURE_KINDS
 from manifests.wording import count
 from prep.extract_video import ONE_PICTURE
+from prep.leakage import Leak, Member, find_leaks, leak_lines
 from prep.recipe import ExtractRecipe
+from prep.table import table_lines
 
 _EXAMPLES_PER_KIND = 3
 
@@ -32,7 +34,8 @@ class SubsetCounts:
 class Report:
     """`failures` lists, for each kind, (source, detail) in source order. `remarks` lists the same for ok videos with a
     detail: damaged frames that were kept, or a decoder that complained without a failure; `unlisted` for videos that no
-    annotation names. `num_could_be_kept` videos failed only because of damaged frames."""
+    annotation names. `num_could_be_kept` videos failed only because of damaged frames. `leaks` is what the subsets of
+    a split share, by the ok videos."""
 
     description: Description
     subsets: dict[str, SubsetCounts]
@@ -43,6 +46,7 @@ class Report:
     remarks: list[tuple[str, str]]
     unlisted: list[tuple[str, str | None]]
     num_could_be_kept: int
+    leaks: list[Leak]
 
 
 def make_report(folder: Path) -> Report:
@@ -70,6 +74,10 @@ def make_report(folder: Path) -> Report:
         remarks=[(row["source"], row["detail"]) for row in ok if row["detail"]],
         unlisted=[(row["source"], row["detail"]) for row in rows if row["status"] == "excluded" and not row["failure"]],
         num_could_be_kept=sum(_could_be_kept(row) for row in rows),
+        leaks=find_leaks(
+            description.dataset,
+            [Member(source=row["source"], subsets=tuple(row["subsets"]), content=row["source_sha256"]) for row in ok],
+        ),
     )
 
 
@@ -102,7 +110,7 @@ def report_lines(report: Report) -> list[str]:
         f"recipe     {_recipe_text(description)}",
         f"made with  {', '.join(f'{name} {version}' for name, version in description.libraries.items())}",
         "",
-        *_table(
+        *table_lines(
             ["subset", "videos", "ok", "frames", "bytes"],
             [
                 [name, f"{c.num_videos:,}", f"{c.num_ok:,}", f"{c.num_frames:,}", format_bytes(c.num_bytes)]
@@ -127,6 +135,8 @@ def report_lines(report: Report) -> list[str]:
         )
     if report.empty_classes:
         lines.append(f"classes without an ok video: {', '.join(report.empty_classes)}")
+    if report.leaks:
+        lines += ["", *leak_lines(report.leaks)]
     return lines
 
 
@@ -146,15 +156,3 @@ def _sizes_text(sizes: dict[str, int]) -> str:
 def _recipe_text(description: Description) -> str:
     recipe = flat(recipe_from_table(ExtractRecipe, description.recipe))
     return ", ".join(f"{key}={value}" for key, value in recipe.items() if not key.startswith("limits."))
-
-
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    """Columns as wide as their widest cell: the first to the left, the others to the right."""
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in [head, *rows]
-    ]

@@ -16,7 +16,7 @@ from manifests.names import escape_name, video_ids
 from manifests.records import Source
 from manifests.wording import count, quote_some
 from prep.datasets import Scan
-from prep.datasets.walk import VideoFile, find_videos, left_out
+from prep.datasets.walk import VideoFile, find_videos, left_out, num_left_out
 
 SUBSET_FOLDERS = ("train", "val", "valid", "validation", "test")
 
@@ -40,6 +40,7 @@ def scan(root: Path, annotations: Sequence[Path] = ()) -> Scan:
         sources=sources,
         classes=tuple(classes),
         notes=(*left_out(found), *_doubts(sources)),
+        num_left_out=num_left_out(found),
     )
 
 

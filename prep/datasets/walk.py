@@ -64,6 +64,15 @@ def find_videos(root: Path, expected: frozenset[str] = frozenset()) -> Found:
     Raises UsageError where `root` is no folder or has no videos, and where a folder under it cannot be listed: what
     it holds cannot be known, and the labels of all other classes may hang on it.
     """
+    found = _walk(root, _identity(require_folder(root)), expected)
+    shown = quote(str(root))
+    if not found.videos:
+        raise UsageError(_no_videos(shown, found))
+    return found
+
+
+def require_folder(root: Path) -> os.stat_result:
+    """Raises UsageError where `root` is no folder."""
     shown = quote(str(root))
     try:
         status = os.stat(root)
@@ -73,10 +82,19 @@ def find_videos(root: Path, expected: frozenset[str] = frozenset()) -> Found:
         raise UsageError(f"cannot read the folder {shown}: {error.strerror}") from error
     if not stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{shown} is a file: give the folder that holds the videos")
-    found = _walk(root, _identity(status), expected)
-    if not found.videos:
-        raise UsageError(_no_videos(shown, found))
-    return found
+    return status
+
+
+def num_left_out(found: Found) -> dict[str, int]:
+    """How much `find_videos` left out, by kind; without kinds of which there is none."""
+    numbers = {
+        "hidden": found.num_hidden,
+        "apple_double": found.num_apple_double,
+        "other_files": sum(number for _, number in found.others),
+        "looping_links": len(found.loops),
+        "broken_links": len(found.broken_links),
+    }
+    return {kind: number for kind, number in numbers.items() if number}
 
 
 def left_out(found: Found) -> list[str]:

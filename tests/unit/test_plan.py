@@ -224,3 +224,12 @@ def test_free_places_are_on_neither_list_nor_disk(tmp_path: Path) -> None:
     assert free_places(tmp_path, taken) == Places(12, taken, spare=3)
     (tmp_path / ".work" / "superseded").mkdir(parents=True)
     assert free_places(tmp_path, taken) == Places(12, taken, spare=3, only_spare=True)
+
+
+def test_what_the_scan_settles_is_decoded_once_it_does_not() -> None:
+    """A copy that was left out, once the file that was taken is gone."""
+    copy = {"status": "excluded", "failure": "duplicate_id", "detail": "has the id of b.avi, which is taken"}
+    before = [row("a", None, **copy), row("b", "shards/shard-00000.arrow")]
+    settled = listed(source("a", **copy), source("b"))
+    assert plan(settled, before).rows == ()
+    assert plan(listed(source("a")), before).rows == (0,)

@@ -153,3 +153,34 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "out" / "manifest.parquet").write_bytes(b"PAR1")
     with pytest.raises(DamagedError, match="SHA-256"):
         make_report(tmp_path / "out")
+
+
+def test_leaks_between_subsets(tmp_path: Path) -> None:
+    """By the ok videos: in both subsets, of one group, of one YouTube video, of the same bytes."""
+    same = {"source_sha256": "5" * 64}
+    videos = [
+        ok_video("a", draw_jpegs(1, 1), subsets=("test01", "train01")),
+        ok_video("v_YoYo_g01_c01", draw_jpegs(2, 1), subsets=("train01",)),
+        ok_video("v_YoYo_g01_c02", draw_jpegs(3, 1), subsets=("test01",)),
+        ok_video("-_345678901_000000_000010", draw_jpegs(4, 1), subsets=("train01",)),
+        ok_video("-_345678901_000020_000030", draw_jpegs(5, 1), subsets=("test01",)),
+        ok_video("x", draw_jpegs(6, 1), subsets=("train01",), **same),
+        ok_video("y", draw_jpegs(7, 1), subsets=("test01",), **same),
+        other_video("z", "failed", "decode", subsets=("test01",), **same),
+    ]
+    make_dataset(tmp_path / "out", "arrow", videos)
+    report = make_report(tmp_path / "out")
+    assert [(leak.kind, leak.subsets, leak.shared) for leak in report.leaks] == [
+        ("video", ("test01", "train01"), (("a.avi",),)),
+        ("group", ("test01", "train01"), (("v_YoYo_g01_c02.avi", "v_YoYo_g01_c01.avi"),)),
+        ("youtube", ("test01", "train01"), (("-_345678901_000020_000030.avi", "-_345678901_000000_000010.avi"),)),
+        ("bytes", ("test01", "train01"), (("y.avi", "x.avi"),)),
+    ]
+    assert report_lines(report)[-4:] == [
+        "leak: test01 and train01 share 1 video that is in both: 'a.avi'",
+        "leak: test01 and train01 share 1 group of takes of one scene (gNN of UCF-101): 'v_YoYo_g01_c02.avi' and "
+        "'v_YoYo_g01_c01.avi'",
+        "leak: test01 and train01 share 1 YouTube video with clips in both: '-_345678901_000020_000030.avi' and "
+        "'-_345678901_000000_000010.avi'",
+        "leak: test01 and train01 share 1 set of files that are the same byte for byte: 'y.avi' and 'x.avi'",
+    ]
