@@ -13,9 +13,9 @@ import av
 import numpy as np
 
 from manifests.atomic import disk_errors
-from manifests.command import STOPPING_SIGNALS
 from manifests.errors import StoreError
 from manifests.names import unescape_name
+from manifests.program import STOPPING_SIGNALS
 from manifests.records import Source
 from manifests.sources import SourceList
 

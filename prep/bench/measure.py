@@ -91,6 +91,7 @@ class _Bench:
             again=None,
             budget=parse_budget(None),
             quiet=True,
+            force=False,
         )
         clock, before_s = Clock(), _children_s()
         try:
