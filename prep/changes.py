@@ -14,6 +14,7 @@ from manifests.names import unescape_name
 from manifests.records import FAILURE_KINDS, Source
 from manifests.sources import SourceList
 from manifests.wording import quote
+from prep.clear import unnamed
 from prep.plan import Row
 from prep.verify import Problem, verify
 
@@ -58,7 +59,9 @@ def rows_to_redo(
         return failed, False
     if again.what == "damaged":
         problems = verify(out, deep=True, num_jobs=num_jobs).problems
-        return _damaged(before, problems), bool(problems)
+        # This run is open, so that verify leaves out what no row names.
+        strays = unnamed(out, {row["location"] for row in before if row["location"]})
+        return _damaged(before, problems), bool(problems) or any(True for _ in strays)
     return _changed(before, sources, num_jobs=num_jobs, quiet=quiet), False
 
 
