@@ -1,6 +1,5 @@
 """manifest.parquet and frames.parquet: the columns, and how rows become tables."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -66,8 +65,8 @@ def manifest_row(source: Source, outcome: Outcome, placement: Placement | None) 
     stand for the source's; `placement` is None unless ok."""
     placed: dict[str, Any] = {"location": None, "row": -1, "offsets_at": [], "data_at": []}
     if placement is not None:
-        placed = dataclasses.asdict(placement)
-    return {**dataclasses.asdict(source), **dataclasses.asdict(outcome), **placed}
+        placed = vars(placement)
+    return {**vars(source), **vars(outcome), **placed}
 
 
 def manifest_table(rows: list[dict[str, Any]]) -> pa.Table:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,12 @@ class Job:
     def message(self) -> dict[str, Any]:
         """As prep.worker reads it."""
         paths = {name: os.fspath(getattr(self, name)) for name in ("source", "frames", "table")}
-        return {**paths, "source_bytes": self.source_bytes, "recipe": asdict(self.recipe)}
+        return {**paths, "source_bytes": self.source_bytes, "recipe": _recipe_table(self.recipe)}
+
+
+@lru_cache(maxsize=1)
+def _recipe_table(recipe: ExtractRecipe) -> dict[str, Any]:
+    return asdict(recipe)
 
 
 @dataclass(frozen=True)

@@ -44,12 +44,15 @@ def to_jfif(planes: Planes, matrix: int, full_range: bool) -> Planes:
     )
 
 
-# The whole numbers below take half the time of floating point.
+# Whole numbers take half the time of floating point, and arrays half the time of numbers as the bounds of clip.
+_BLACK, _WHITE, _MAX_CHROMA = (np.array(level, np.uint8) for level in (16, 235, 240))
 
 
 def _full_luma(y_HW: UInt8Array) -> UInt8Array:
     """255 / 219 (Y - 16) to the nearest level."""
-    levels = y_HW.clip(16, 235).astype(np.uint16)
+    clipped_HW = np.empty(y_HW.shape, np.uint8)
+    y_HW.clip(_BLACK, _WHITE, out=clipped_HW)
+    levels = clipped_HW.astype(np.uint16)
     levels *= 255
     levels -= 16 * 255 - 219 // 2
     levels //= 219
@@ -58,10 +61,10 @@ def _full_luma(y_HW: UInt8Array) -> UInt8Array:
 
 def _full_chroma(u_hw: UInt8Array, v_hw: UInt8Array) -> tuple[UInt8Array, UInt8Array]:
     """255 / 224 (C - 128) + 128 to the nearest level, of two as near the lower: 255.5 has to become 255."""
-    clipped_2hw = np.empty((2, *u_hw.shape), np.uint8)
-    u_hw.clip(16, 240, out=clipped_2hw[0])
-    v_hw.clip(16, 240, out=clipped_2hw[1])
-    levels = clipped_2hw.astype(np.uint16)
+    chroma_2hw = np.empty((2, *u_hw.shape), np.uint8)
+    chroma_2hw[0], chroma_2hw[1] = u_hw, v_hw
+    chroma_2hw.clip(_BLACK, _MAX_CHROMA, out=chroma_2hw)
+    levels = chroma_2hw.astype(np.uint16)
     levels *= 255
     levels -= 16 * 255 - 223
     levels //= 224

@@ -37,6 +37,9 @@ small part."""
 _START_S = 1.0
 """About what the start of an extraction takes, for the plan only."""
 
+_LEAST_S = 0.1
+"""So much of extracting is measured, however short the time."""
+
 _STEP_SHARE = 0.7
 """The time of such a row in a round, in those of one extraction: most steps are shorter."""
 
@@ -110,7 +113,7 @@ class _Bench:
 
 
 def measure(sources: SourceList, recipe: ExtractRecipe, rows: Sequence[Row], seconds: float) -> Measured:
-    """Measure `rows` on so many of the videos that NUM_ROUNDS rounds take about `seconds`, and go on while a round fits.
+    """Measure `rows` on so many of the videos that NUM_ROUNDS rounds take about `seconds`, and more rounds if they fit.
 
     Raises UsageError where no video can be extracted, StoreError where the temporary folder cannot be written,
     Interrupted after a signal.
@@ -141,10 +144,13 @@ def _choose(bench: _Bench, rows: Sequence[Row], seconds: float) -> tuple[list[So
     chosen: list[Source] = []
     measured = Measured({})
     num_starts = len([row for row in rows if row.store]) + len(_by_start(rows))
-    left_s = (seconds / NUM_ROUNDS - num_starts * _START_S) / factor
-    for index in choose_videos(bench.sources, candidates, _MAX_VIDEOS):
+    left_s = max(_LEAST_S, (seconds / NUM_ROUNDS - num_starts * _START_S) / factor)
+    indices = list(choose_videos(bench.sources, candidates, _MAX_VIDEOS))
+    for number, index in enumerate([*indices[:1], *indices]):
         source = bench.sources.sources[index]
         sample = bench.step(Row("discard", extraction.decoder), source)
+        if number == 0:
+            continue  # that was to load the libraries
         if sample.failure is not None:
             measured.left_out[source.video_id] = sample.failure
         elif chosen and sample.wall_s > left_s:
