@@ -146,8 +146,8 @@ def write_clip(path: Path, clip: Clip, frames: Iterable[UInt8Array | VideoFrame]
 
 
 def _schedule_as_ever() -> None:
-    """SVT-AV1 makes the process of root a real-time one (SCHED_FIFO), and with it all that the tests start: two that spin
-    would keep both processors for good."""
+    """SVT-AV1 makes the process of root a real-time one (SCHED_FIFO), and with it all that the tests start: two that
+    spin would keep both processors for good."""
     for thread in os.listdir("/proc/self/task"):
         with suppress(ProcessLookupError):
             if os.sched_getscheduler(int(thread)) != os.SCHED_OTHER:
