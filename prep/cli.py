@@ -6,7 +6,7 @@ from manifests.command import add_command, make_parser, path_argument, run_comma
 from manifests.lists import FORMATS as LIST_FORMATS
 from manifests.manifest import FORMAT_VERSION
 from manifests.stores import STORES
-from prep import __version__, bench_command, commands, extract_command
+from prep import __version__, commands, extract_command
 from prep.datasets import DATASETS
 from prep.decoders import DECODERS
 
@@ -100,7 +100,7 @@ def build_parser() -> argparse.ArgumentParser:
     bench = add_command(
         subparsers,
         "bench",
-        bench_command.run,
+        commands.bench,
         "measure what decoding, scaling, encoding and storing the videos of a folder costs",
     )
     bench.add_argument("dir", type=path_argument, metavar="DIR", help="the folder of videos, of which some are used")

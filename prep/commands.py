@@ -69,6 +69,12 @@ def report(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def bench(arguments: argparse.Namespace) -> int:
+    from prep import bench_command  # imports every decoder
+
+    return bench_command.run(arguments)
+
+
 def sheet(arguments: argparse.Namespace) -> int:
     from prep.sheet import make_sheet
 

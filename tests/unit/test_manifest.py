@@ -94,7 +94,7 @@ def test_statuses_and_kinds() -> None:
     assert STATUSES == ("ok", "failed", "excluded")
     assert set(FAILURE_KINDS) == {
         *("missing", "empty", "unreadable", "unsupported", "no_video", "truncated", "size_change", "decode"),
-        *("too_short", "crashed", "timeout", "out_of_memory"),
+        *("too_short", "crashed", "timeout", "out_of_memory", "duplicate_id"),
     }
 
 

@@ -76,7 +76,7 @@ def test_text(folder: Path) -> None:
     assert lines[2] == f"frames     38 (3.5 a video in the median), {size['all']}, 32x24 (5), 64x48 (1)"
     assert lines[3] == (
         "recipe     decoder=pyav, frames.short_side_px=256, frames.enlarge=False, frames.square_pixels=False, "
-        f"frames.quality=90, frames.every=1, store.format={folder.name}, store.videos_per_shard=3"
+        f"frames.quality=90, frames.every=1, frames.fps=0.0, store.format={folder.name}, store.videos_per_shard=3"
     )
     assert lines[4] == "made with  av 1.2.3, libavcodec 61.0.0"
     table = lines[lines.index("") + 1 :][:5]

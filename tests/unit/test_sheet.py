@@ -13,7 +13,7 @@ import simplejpeg
 from clips import numbered_frame, read_number
 from conftest import Prep
 from datasets_made import make_dataset, ok_video, other_video
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
@@ -109,6 +109,7 @@ def test_a_long_name_is_wrapped(tmp_path: Path) -> None:
     assert sheet_HWC[:, -4:].min() == 255, "nothing is cut at the edge"
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5000), st.integers(2, 60))
 def test_spread(num_frames: int, num_wanted: int) -> None:
     indices = spread(num_frames, num_wanted)
@@ -118,6 +119,7 @@ def test_spread(num_frames: int, num_wanted: int) -> None:
     assert len(gaps) == 0 or (gaps.min() >= 1 and gaps.max() - gaps.min() <= 1)
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec=None)))
 def test_any_name_can_be_drawn(text: str) -> None:
     shown = drawable(text)
