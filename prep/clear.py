@@ -24,41 +24,42 @@ from prep.spool import remove
 def clear(run: RunFolder) -> bool:
     """Remove all that the sealed dataset does not need. Returns False where someone still reads what an update
     replaced, so that this stays. Raises StoreError, DamagedError where the dataset cannot be read."""
+    is_unread = forget(run)
+    if is_unread:
+        with disk_errors(run.work):
+            _remove_work(run)
+    return is_unread
+
+
+def forget(run: RunFolder) -> bool:
+    """Remove the state of a run that is over, or is to be dropped, but not its lock; and of an update, whether it was
+    sealed or not, the files that no manifest names. Returns and raises as `clear` does."""
     with disk_errors(run.work):
-        clear_state(run)
-        if run.superseded.is_dir():
-            links = list(run.superseded.glob("*.json"))
-            held = [path for path in links if is_held(path)]
-            for path in set(links).difference(held):
-                path.unlink()
-            if held:
-                return False
+        if run.before.is_dir():
+            _put_back_tables(run)
+        held = _held(run)
+        if not held and (run.superseded.is_dir() or run.plan.exists()):
             description = read_description(run.out)
             manifest = read_manifest(run.out, description.manifest_sha256)
             for path in unnamed(run.out, set(manifest.column("location").drop_null().to_pylist())):
                 remove(path)
-        _remove_work(run)
-    return True
+        # The plan and run.json last: by them a run that is killed here is known for what it is.
+        last = [run.plan, run.settings, run.lock]
+        for path in sorted(run.work.iterdir()):
+            if path not in last and not (held and path == run.superseded):
+                remove(path)
+        run.plan.unlink(missing_ok=True)
+        run.settings.unlink(missing_ok=True)
+    return not held
 
 
-def drop_update(run: RunFolder) -> None:
-    """Have a finished dataset be as if an update had not begun, but for files that no manifest names, which go with the
-    next one. Raises StoreError."""
-    with disk_errors(run.work):
-        clear_state(run)
-        if not run.superseded.exists():
-            _remove_work(run)
-
-
-def clear_state(run: RunFolder) -> None:
-    """Remove the state of a run that is over, or is to be forgotten, but not its lock. Raises OSError."""
-    if run.before.is_dir():
-        _put_back_tables(run)
-    for path in sorted(run.work.iterdir()):
-        # run.json last: without it a killed run looks as if it had just begun.
-        if path not in (run.lock, run.superseded, run.settings):
-            remove(path)
-    run.settings.unlink(missing_ok=True)
+def _held(run: RunFolder) -> bool:
+    """Whether a dataset that an update replaced is still read; what is not is forgotten."""
+    links = list(run.superseded.glob("*.json"))
+    held = [path for path in links if is_held(path)]
+    for path in set(links).difference(held):
+        path.unlink()
+    return bool(held)
 
 
 def _put_back_tables(run: RunFolder) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from manifests.atomic import disk_errors
 from manifests.description import Description, read_description
 from manifests.errors import Error, StoreError, TooManyFailedError, UsageError
 from manifests.lock import RunLock
@@ -20,7 +19,7 @@ from prep.before import Before
 from prep.budget import Budget
 from prep.carry_out import carry_out, require_root
 from prep.changes import Again, rows_to_redo
-from prep.clear import clear, clear_state, drop_update
+from prep.clear import clear, forget
 from prep.commit import group_rows
 from prep.estimate import require_room
 from prep.plan import Changes, Plan, count_changes, plan_again, plan_new, read_plan, write_plan
@@ -115,7 +114,7 @@ def _extract_again(run: RunFolder, request: Request, again: Again) -> Extraction
     try:
         before = Before(run.out)
     except Error:
-        drop_update(run)
+        clear(run)
         raise
     with before:
         update = Update(str(again), before.dataset.description.manifest_sha256)
@@ -124,7 +123,7 @@ def _extract_again(run: RunFolder, request: Request, again: Again) -> Extraction
             try:
                 (plan, is_mended), earlier = _new_plan(run, request, again, before), Earlier()
             except BaseException:
-                drop_update(run)
+                clear(run)
                 raise
             if not is_mended and not plan.changes(before.rows, before.dataset.classes):
                 was_read = before.dataset.description
@@ -161,8 +160,7 @@ def _open_plan(run: RunFolder, request: Request, before: Before, update: Update)
                     positions = frozenset(position_of[row] for row in earlier.changed_rows)
                     return plan, replace(earlier, changed_rows=positions)
         announce(f"the run with {begun.asked_for} that was begun is dropped", quiet=request.quiet)
-    with disk_errors(run.work):
-        clear_state(run)
+    forget(run)
     run.make()
     return None, Earlier()
 

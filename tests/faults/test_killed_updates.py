@@ -123,9 +123,41 @@ def test_an_update_that_is_dropped_leaves_the_dataset_of_before(
         assert dropped.returncode == 3, dropped.stderr
         assert contents_of(out) == before
         assert not (out / ".work").exists()
-        assert prep(*command(videos, out, store, "--retry", "damaged")).returncode == 3
         assert verify(out, deep=True, num_jobs=1).problems == ()
+        assert prep(*command(videos, out, store, "--retry", "damaged")).returncode == 3
         shutil.rmtree(out)
+
+
+@pytest.mark.parametrize("store", ["arrow", "frames"])
+@pytest.mark.parametrize("then", ["nothing to do", "refused", "plain"])
+def test_what_a_dropped_update_stored_does_not_stay(
+    prep: Prep, videos: Path, tmp_path: Path, store: str, then: str
+) -> None:
+    """Also where nothing comes of the next run, since the new video is gone again or the run is refused."""
+    out = tmp_path / "out"
+    assert prep(*command(videos, out, store)).returncode == 3
+    expected = hash_tree(out)
+    draw(videos / "A" / "new.avi", 9)
+    shutil.copytree(out, tmp_path / "new")
+    calls = calls_of(tmp_path / "log", command(videos, tmp_path / "new", store, "--update"))
+    commits = [call[0] == "replace" and call[-1].endswith("/00000.manifest.parquet") for call in calls]
+    stored = commits.index(True)
+    assert run_until(tmp_path / "crash", command(videos, out, store, "--update"), stored + 1).returncode == -9
+    assert {path for path in hash_tree(out).keys() - expected.keys() if not path.startswith(".work/")}
+    (videos / "A" / "new.avi").unlink()
+    if then == "refused":
+        for path in (videos / "A").iterdir():
+            path.rename(tmp_path / path.name)
+        (videos / "B" / "d.avi").unlink()
+        assert prep(*command(videos, out, store, "--update")).returncode == 2
+    elif then == "plain":
+        finished = prep(*command(videos, out, store))
+        assert "--update was begun here and not finished" in finished.stdout
+        assert prep(*command(videos, out, store, "--retry", "changed", "--force")).returncode == 3
+    else:
+        done = prep(*command(videos, out, store, "--update"))
+        assert (done.returncode, "nothing to do" in done.stdout) == (3, True), done.stderr
+    assert hash_tree(out) == expected
 
 
 @pytest.mark.parametrize("broken", ["run.json", "plan.json", "sources.parquet"])
