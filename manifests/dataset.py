@@ -16,14 +16,14 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from manifests.closing import Closing
 from manifests.description import BEFORE_FOLDER, DESCRIPTION_FILE, Description, read_description
 from manifests.errors import DamagedError, UsageError
 from manifests.hold import Hold
@@ -49,7 +49,7 @@ class _OpenShard:
             os.close(self.descriptor)
 
 
-class Dataset:
+class Dataset(Closing):
     """A prepared dataset open for reading.
 
     Positioned reads only, so threads and forked processes may share it; a pickled copy opens the files anew.
@@ -114,14 +114,6 @@ class Dataset:
         self._shard.cache_clear()
         if self._hold is not None:
             self._hold.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Dataset, (self.folder, self.description, self.manifest)

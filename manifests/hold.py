@@ -9,6 +9,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from manifests.atomic import is_at
+
 
 class Hold:
     """Holds the file at `path` as it is now, if there is one, until it is closed."""
@@ -22,14 +24,7 @@ class Hold:
 
     def is_current(self) -> bool:
         """Whether `path` is still the file that is held."""
-        if self._descriptor is None:
-            return True
-        held = os.fstat(self._descriptor)
-        try:
-            now = os.stat(self._path)
-        except OSError:
-            return False
-        return (held.st_dev, held.st_ino) == (now.st_dev, now.st_ino)
+        return self._descriptor is None or is_at(self._descriptor, self._path)
 
     def close(self) -> None:
         if self._descriptor is not None:

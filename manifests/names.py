@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 _LOOKS_ESCAPED = re.compile(r"%(?=[0-9A-F]{2})")
@@ -33,7 +33,7 @@ def video_ids(sources: Sequence[str]) -> list[str]:
     its whole path, which cannot clash, since a path is either a file or a folder.
     """
     ids = [_without_suffix(source) for source in sources]
-    folders = _folders(sources)
+    folders = folders_above(sources)
     while True:
         counts = Counter(ids)
         clashing = [
@@ -55,8 +55,8 @@ def _without_suffix(path: str) -> str:
     return stem
 
 
-def _folders(paths: Sequence[str]) -> set[str]:
-    """Every folder that some path lies in, directly or deeper."""
+def folders_above(paths: Iterable[str]) -> set[str]:
+    """Every folder that some relative path lies in, directly or deeper."""
     folders: set[str] = set()
     for path in paths:
         folder = path.rpartition("/")[0]

@@ -48,6 +48,10 @@ class SourceList:
         if not self.root.is_absolute():
             raise ValueError(f"the source root must be absolute: {self.root}")
 
+    def path_of(self, source: Source) -> Path:
+        """Where the file of a source lies."""
+        return self.root / unescape_name(source.source)
+
 
 def write_sources(path: Path, source_list: SourceList) -> None:
     """Write `path` as Parquet; dataset, root, classes and format version are JSON in the schema metadata.

@@ -4,21 +4,20 @@ Arrays: table_N as in prep.frame_table.
 """
 
 import threading
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from manifests.atomic import disk_errors
+from manifests.closing import Closing
 from manifests.dataset import open_dataset, open_table
 from manifests.errors import DamagedError
 from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE
@@ -26,13 +25,12 @@ from manifests.records import Outcome
 from prep.child import Job, Reply
 from prep.frame_table import FRAME_DTYPE, FrameTable, write_table
 from prep.plan import ROW_COLUMNS, Row
-from prep.spool import open_writer
+from prep.spool import copy_frames
 
 _CACHED_ROW_GROUPS = 4
-_FRAMES_AT_A_TIME = 64
 
 
-class Before:
+class Before(Closing):
     """`rows` are those of its manifest, with ROW_COLUMNS.
 
     Raises UsageError where there is no dataset in `out`, DamagedError where it cannot be read.
@@ -68,33 +66,18 @@ class Before:
         """
         table_N = frame_table(self.frame_rows([row]), 0)
         with disk_errors(frames):
-            writer = open_writer(frames, store)
             try:
-                for start in range(0, len(table_N), _FRAMES_AT_A_TIME):
-                    entries = table_N[start : start + _FRAMES_AT_A_TIME]
-                    jpegs = self.dataset.read_frames(row, range(start, start + len(entries)))
-                    for jpeg, crc32 in zip(jpegs, entries["crc32"].tolist(), strict=True):
-                        if zlib.crc32(jpeg) != crc32:
-                            return None
-                        writer.add(jpeg)
+                is_whole = copy_frames(frames, store, table_N, partial(self.dataset.read_frames, row))
             except DamagedError:
                 return None
-            finally:
-                writer.close()
+            if not is_whole:
+                return None
             return Reply(outcome_of(self.dataset.video(row)), write_table(table, table_N))
 
     def close(self) -> None:
         self.dataset.close()
         if self._frames is not None:
             self._frames.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _FrameRows:

@@ -12,7 +12,7 @@ from manifests.wording import count
 from prep import datasets
 from prep.bench.measure import Measured, measure
 from prep.bench.rows import choose_rows
-from prep.bench.table import header_lines, json_rows, limit_line, table_lines
+from prep.bench.table import header_lines, json_rows, limit_line, tables
 from prep.decoders import DECODERS, require_decoder
 from prep.recipe import ExtractRecipe, resolve
 from prep.versions import pixel_libraries
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         *header_lines(measured),
         limit_line(measured),
         "",
-        *table_lines(measured, rows),
+        *tables(measured, rows),
     ]
     table = {**_facts(measured, recipe), "missing": missing, "rows": json_rows(measured, rows)}
     print_result(arguments, table, lines)

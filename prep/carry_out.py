@@ -16,7 +16,6 @@ from manifests.atomic import disk_errors
 from manifests.command import handle_signals
 from manifests.description import Description, hash_file
 from manifests.errors import Interrupted, StoreError, TooManyFailedError
-from manifests.names import unescape_name
 from manifests.records import Outcome
 from manifests.sources import SourceList
 from manifests.stores import frames
@@ -60,7 +59,7 @@ class _Work:
     recipe: ExtractRecipe
 
     def source_path(self, row: int) -> Path:
-        return self.sources.root / unescape_name(self.sources.sources[row].source)
+        return self.sources.path_of(self.sources.sources[row])
 
     def frames_path(self, row: int) -> Path:
         return spool.frames_path(self.run.spool, row, self.recipe.store.format).absolute()

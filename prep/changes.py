@@ -10,7 +10,6 @@ from tqdm import tqdm
 from manifests.description import hash_file
 from manifests.errors import UsageError
 from manifests.manifest import FRAMES_FILE
-from manifests.names import unescape_name
 from manifests.records import FAILURE_KINDS, Source
 from manifests.sources import SourceList
 from manifests.wording import quote
@@ -81,14 +80,13 @@ def _changed(before: Sequence[Row], sources: SourceList, *, num_jobs: int, quiet
     """Rows whose source is there, but is not the one that was decoded: of another size or another SHA-256."""
     row_of = {row["source"]: index for index, row in enumerate(before)}
     there = [(row_of[s.source], s) for s in sources.sources if s.source in row_of and s.status is None]
-    checks = (joblib.delayed(_is_changed)(sources.root, source, before[old]) for old, source in there)
+    checks = (joblib.delayed(_is_changed)(sources.path_of(source), source, before[old]) for old, source in there)
     results = joblib.Parallel(n_jobs=num_jobs, backend="threading", return_as="generator")(checks)
     bar = tqdm(results, total=len(there), desc="compare", unit="video", disable=True if quiet else None)
     return {old for (old, _), is_changed in zip(there, bar, strict=True) if is_changed}
 
 
-def _is_changed(root: Path, source: Source, row: Mapping[str, object]) -> bool:
-    path = root / unescape_name(source.source)
+def _is_changed(path: Path, source: Source, row: Mapping[str, object]) -> bool:
     try:
         if row["source_sha256"] is None or source.source_bytes != row["source_bytes"]:
             path.stat()

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from manifests.atomic import disk_errors, sync_folder
 from manifests.dataset import read_manifest
-from manifests.description import hash_file, read_description
+from manifests.description import has_hash, read_description
 from manifests.hold import is_held
 from manifests.manifest import FRAMES_FILE, MANIFEST_FILE
 from manifests.stores import arrow, frames
@@ -67,7 +67,7 @@ def _put_back_tables(run: RunFolder) -> None:
     description = read_description(run.out)
     for name, sha256 in ((MANIFEST_FILE, description.manifest_sha256), (FRAMES_FILE, description.frames_sha256)):
         table, before = run.out / name, run.before / name
-        if before.exists() and hash_file(before) == sha256 and not (table.exists() and hash_file(table) == sha256):
+        if has_hash(before, sha256) and not has_hash(table, sha256):
             os.replace(before, table)
     sync_folder(run.out)
 

@@ -5,11 +5,12 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from manifests.atomic import TEMPORARY_PREFIX, disk_errors
 from manifests.errors import UsageError
+from manifests.names import folders_above
 from manifests.wording import quote
 
 _PLAIN = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]*")
@@ -43,7 +44,7 @@ def make_links(folder: str, targets: Mapping[str, str], origin: str) -> int:
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise UsageError(f"--link {quote(folder)} is no folder: choose another name")
     links = {plain_path(path): path for path in targets}
-    inner = _folders(links)
+    inner = sorted(folders_above(links))  # the outer ones first
     for name in inner:
         at = f"{folder}/{name}"
         if os.path.lexists(at) and not stat.S_ISDIR(os.lstat(at).st_mode):
@@ -58,17 +59,6 @@ def make_links(folder: str, targets: Mapping[str, str], origin: str) -> int:
             os.symlink(targets[links[name]], temporary)
             os.replace(temporary, at)
     return len(wanted)
-
-
-def _folders(names: Iterable[str]) -> list[str]:
-    """Every folder that some name lies in, the outer ones first."""
-    folders: set[str] = set()
-    for name in names:
-        folder = name.rpartition("/")[0]
-        while folder and folder not in folders:
-            folders.add(folder)
-            folder = folder.rpartition("/")[0]
-    return sorted(folders)
 
 
 def _is_wanted(link: str, path: str, target: str, origin: str) -> bool:

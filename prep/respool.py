@@ -4,9 +4,7 @@ Arrays: table_N as in prep.frame_table.
 """
 
 import os
-import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from manifests.errors import DamagedError
 from manifests.stores import arrow
@@ -15,11 +13,8 @@ from prep.before import frame_table, outcome_of
 from prep.commit import frames_part, read_part
 from prep.frame_table import FrameTable, write_table
 from prep.journal import Entry
+from prep.plan import Row
 from prep.run_folder import RunFolder
-
-Row = Mapping[str, Any]
-
-_FRAMES_AT_A_TIME = 64
 
 
 def respool_group(run: RunFolder, store: str, group: int, first_row: int, committed: Sequence[Row]) -> dict[int, Entry]:
@@ -42,20 +37,17 @@ def respool_group(run: RunFolder, store: str, group: int, first_row: int, commit
 
 def _respool_frames(run: RunFolder, row: int, line: Row, table_N: FrameTable) -> bool:
     """Whether the frames of a row could be taken out of their shard."""
-    writer = spool.open_writer(spool.frames_path(run.spool, row, "arrow"), "arrow")
     descriptor = os.open(run.out / line["location"], os.O_RDONLY | os.O_CLOEXEC)
+
+    def read_frames(indices: Sequence[int]) -> list[bytes]:
+        try:
+            return arrow.read_frames(descriptor, line["num_frames"], line["offsets_at"], line["data_at"], indices)
+        except OSError as error:  # told from one of the spool
+            raise DamagedError(f"cannot read {line['location']}: {error}") from error
+
     try:
-        for start in range(0, line["num_frames"], _FRAMES_AT_A_TIME):
-            indices = range(start, min(start + _FRAMES_AT_A_TIME, line["num_frames"]))
-            try:
-                jpegs = arrow.read_frames(descriptor, line["num_frames"], line["offsets_at"], line["data_at"], indices)
-            except OSError:
-                return False
-            for index, jpeg in zip(indices, jpegs, strict=True):
-                if zlib.crc32(jpeg) != table_N["crc32"][index]:
-                    return False
-                writer.add(jpeg)
+        return spool.copy_frames(spool.frames_path(run.spool, row, "arrow"), "arrow", table_N, read_frames)
+    except DamagedError:
+        return False
     finally:
         os.close(descriptor)
-        writer.close()
-    return True

@@ -23,7 +23,6 @@ import numpy as np
 from manifests.atomic import disk_errors
 from manifests.command import handle_signals
 from manifests.errors import Interrupted, StoreError
-from manifests.names import unescape_name
 from manifests.sources import SourceList
 from prep import spool
 from prep.child import Job, Reply
@@ -134,7 +133,7 @@ def _job(folder: Path, sources: SourceList, recipe: ExtractRecipe, row: int) -> 
     source = sources.sources[row]
     return Job(
         out=folder,
-        source=sources.root / unescape_name(source.source),
+        source=sources.path_of(source),
         source_bytes=source.source_bytes,
         frames=spool.frames_path(folder, row, recipe.store.format),
         table=spool.table_path(folder, row),

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from manifests.atomic import atomic_write, disk_errors, sync_folder
-from manifests.description import DESCRIPTION_FILE, Description, hash_classes, hash_file, write_description
+from manifests.description import DESCRIPTION_FILE, Description, has_hash, hash_classes, hash_file, write_description
 from manifests.errors import StoreError
 from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, MANIFEST_SCHEMA
 from manifests.records import STATUSES, Source
@@ -116,7 +116,7 @@ def _keep_tables(run: RunFolder, description: Description) -> None:
             folder.mkdir(exist_ok=True)
         for name, sha256 in ((MANIFEST_FILE, description.manifest_sha256), (FRAMES_FILE, description.frames_sha256)):
             table, kept = run.out / name, run.before / name
-            if not table.exists() or hash_file(table) != sha256 or (kept.exists() and hash_file(kept) == sha256):
+            if not has_hash(table, sha256) or has_hash(kept, sha256):
                 continue
             kept.unlink(missing_ok=True)
             try:

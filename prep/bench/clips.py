@@ -14,7 +14,6 @@ import numpy as np
 
 from manifests.atomic import disk_errors
 from manifests.errors import StoreError
-from manifests.names import unescape_name
 from manifests.program import STOPPING_SIGNALS
 from manifests.records import Source
 from manifests.sources import SourceList
@@ -26,10 +25,6 @@ def repeated(sources: SourceList, chosen: Sequence[Source], num_copies: int) -> 
         replace(source, video_id=f"{number}/{source.video_id}") for number in range(num_copies) for source in chosen
     ]
     return replace(sources, sources=tuple(copies))
-
-
-def path_of(sources: SourceList, source: Source) -> Path:
-    return sources.root / unescape_name(source.source)
 
 
 @contextmanager

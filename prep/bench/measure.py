@@ -17,7 +17,7 @@ from manifests.errors import Interrupted, TooManyFailedError, UsageError
 from manifests.records import Source
 from manifests.sources import SourceList
 from manifests.wording import count, quote
-from prep.bench.clips import draw_tiny, path_of, repeated, temporary_folder
+from prep.bench.clips import draw_tiny, repeated, temporary_folder
 from prep.bench.process import Meters
 from prep.bench.rows import Row
 from prep.bench.steps import Clock, Sample, Task
@@ -78,7 +78,7 @@ class _Bench:
         recipe = replace(self.recipe, decoder=row.decoder or self.recipe.decoder)
         folder = self.folder / "steps"
         folder.mkdir(exist_ok=True)
-        path = path_of(self.sources, source)
+        path = self.sources.path_of(source)
         task = Task(step=row.step, decoder=row.decoder, path=path, recipe=recipe, folder=folder)
         return self.meters.measure(task, row.num_jobs)
 

@@ -16,7 +16,7 @@ import numpy as np
 from av.video.frame import VideoFrame
 from av.video.reformatter import VideoReformatter
 
-from prep.decoders.checked import MAX_DISTANCE, MIN_NEARER, path_by_descriptor
+from prep.decoders.checked import MAX_DISTANCE, MIN_NEARER, SAMPLE, mean_difference, path_by_descriptor
 from prep.decoders.interface import VideoError
 from prep.decoders.pyav import PyavDecoder, PyavFrame
 from prep.geometry import Size, UInt8Array
@@ -24,7 +24,6 @@ from prep.geometry import Size, UInt8Array
 SHORT_SIDE_PX = 256
 CROP_PX = 224
 
-_GRID = Size(32, 24)
 _MAX_FRAMES = 10**7
 
 
@@ -118,16 +117,13 @@ def num_wrong(expected: tuple[tuple[UInt8Array, ...], int], asked: Sequence[int]
 def _is_right(sample_HW: UInt8Array, samples: Sequence[UInt8Array], index: int) -> bool:
     if index >= len(samples) or samples[index].shape != sample_HW.shape:
         return False
-    distance = _distance(sample_HW, samples[index])
+    distance = mean_difference(sample_HW, samples[index])
     neighbours = [samples[near] for near in (index - 1, index + 1) if 0 <= near < len(samples)]
-    return distance <= MAX_DISTANCE and all(_distance(sample_HW, near) >= distance - MIN_NEARER for near in neighbours)
+    return distance <= MAX_DISTANCE and all(
+        mean_difference(sample_HW, near) >= distance - MIN_NEARER for near in neighbours
+    )
 
 
 def _sample(native: VideoFrame, reformatter: VideoReformatter, matrix: int) -> UInt8Array:
-    grid = Size(min(_GRID.width, native.width), min(_GRID.height, native.height))
+    grid = Size(min(SAMPLE.width, native.width), min(SAMPLE.height, native.height))
     return PyavFrame(native, None, reformatter).sample(grid, matrix).copy()
-
-
-def _distance(one: UInt8Array, other: UInt8Array) -> float:
-    """Mean absolute difference in levels."""
-    return float(np.abs(one.astype(np.int16) - other).mean())

@@ -13,6 +13,7 @@ from manifests.wording import count, quote
 from prep.bench.measure import WHOLE, Measured
 from prep.bench.rows import ENCODE_ONLY, OPENCV_LOOP, Row
 from prep.bench.steps import Sample
+from prep.table import table_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +171,7 @@ def limit_line(measured: Measured) -> str:
     return f"limit (fastest decode + encode only): {1e6 / limit_us:,.0f} frames/CPU-s{times}"
 
 
-def table_lines(measured: Measured, rows: Sequence[Row]) -> list[str]:
+def tables(measured: Measured, rows: Sequence[Row]) -> list[str]:
     """Two tables: all rows but the sampled ones, then those; and what is to be noted."""
     made = figures(measured, rows)
     plain = [
@@ -199,10 +200,10 @@ def table_lines(measured: Measured, rows: Sequence[Row]) -> list[str]:
         if one.row.startswith("sampled ")
     ]
     head = ["", "jobs", "frames/CPU-s", "frames/s", "of the limit", "x OpenCV loop", "bytes/frame", "videos"]
-    lines = _aligned([head, *plain])
+    lines = table_lines(head, plain)
     if sampled:
         head = ["frames for a clip, from the video", "CPU-ms/video", "x OpenCV", "right frames", "videos"]
-        lines += ["", *_aligned([head, *sampled])]
+        lines += ["", *table_lines(head, sampled)]
     notes = [f"{_title(one)}: {note}" for one in made for note in one.notes]
     return [*lines, *(["", *dict.fromkeys(notes)] if notes else [])]
 
@@ -230,15 +231,6 @@ def _title(one: Figures) -> str:
 
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The first column to the left, all others to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) if column == 0 else cell.rjust(width) for column, (cell, width) in enumerate(cells))
-        for cells in (list(zip(row, widths, strict=True)) for row in rows)
-    ]
 
 
 def header_lines(measured: Measured) -> list[str]:

@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from manifests.errors import UsageError
+from manifests.names import escape_name
 from manifests.wording import quote, quote_some
+from prep.datasets.listed import Line
 
 
 def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]) -> tuple[dict[str, str], set[str]]:
@@ -60,6 +62,26 @@ def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]
         files_left = [file for file in files_left if file not in matches]
         listed_left = [path for path in listed_left if path not in taken]
     return matches, matches.keys() - by_path
+
+
+def require_matches(root: Path, matches: Mapping[str, str], first: Line) -> None:
+    """Raises UsageError where no file is one of the listed videos, of which `first` is one."""
+    if not matches:
+        raise UsageError(
+            f"no video under {quote(str(root))} is one that {quote(first.file)} names "
+            f"(such as {quote(first.name)}): give the folder that holds the videos of these lists"
+        )
+
+
+def near_names(matches: Mapping[str, str], by_name: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """(listed path, file) of the files found `by_name`, as Scan.near has them."""
+    return tuple((escape_name(matches[file]), escape_name(file)) for file in sorted(by_name))
+
+
+def class_of_folder(path: str, labels: Mapping[str, int]) -> str | None:
+    """The class whose name the folder of a file has."""
+    folder = PurePosixPath(path).parent.name
+    return folder if folder in labels else None
 
 
 def _longest_end(path: str, files: frozenset[str]) -> str:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
 import av
 import av.error
@@ -25,6 +24,7 @@ from av.video.plane import VideoPlane
 from av.video.reformatter import ColorRange, Colorspace, Interpolation, VideoReformatter
 from av.video.stream import VideoStream
 
+from manifests.closing import Closing
 from prep.colour import to_jfif
 from prep.decoders.interface import Header, Planes, Tally, VideoError
 from prep.geometry import UPRIGHT, Orientation, Size, UInt8Array, orientation_from_matrix
@@ -160,7 +160,7 @@ def open_video(path: Path) -> "PyavDecoder":
     return PyavDecoder(path)
 
 
-class PyavDecoder:
+class PyavDecoder(Closing):
     """See prep.decoders.interface.Decoder."""
 
     version = f"pyav {VERSION}"
@@ -203,14 +203,6 @@ class PyavDecoder:
 
     def close(self) -> None:
         self._resources.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _packets(self) -> "Iterator[Packet[VideoStream] | None]":
         """The packets of the stream, then None, which drains the decoder."""
