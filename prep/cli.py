@@ -5,7 +5,7 @@ import argparse
 from manifests.command import add_command, make_parser, path_argument, run_command
 from manifests.manifest import FORMAT_VERSION
 from manifests.stores import STORES
-from prep import __version__, bench_command, commands, extract_command
+from prep import __version__, commands, extract_command
 from prep.datasets import DATASETS
 from prep.decoders import DECODERS
 
@@ -96,7 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
     bench = add_command(
         subparsers,
         "bench",
-        bench_command.run,
+        commands.bench,
         "measure what decoding, scaling, encoding and storing the videos of a folder costs",
     )
     bench.add_argument("dir", type=path_argument, metavar="DIR", help="the folder of videos, of which some are used")

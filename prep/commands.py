@@ -95,6 +95,12 @@ def sheet(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def bench(arguments: argparse.Namespace) -> int:
+    from prep.bench_command import run  # needs the decoders
+
+    return run(arguments)
+
+
 def synth(arguments: argparse.Namespace) -> int:
     from prep.synth import synthetic_videos
 

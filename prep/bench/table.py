@@ -203,7 +203,7 @@ def table_lines(measured: Measured, rows: Sequence[Row]) -> list[str]:
     if sampled:
         head = ["frames for a clip, from the video", "CPU-ms/video", "x OpenCV", "right frames", "videos"]
         lines += ["", *_aligned([head, *sampled])]
-    notes = [f"{_title(one)}: {note}" for one in made for note in one.notes]
+    notes = [f"{one.decoder or _title(one)}: {note}" for one in made for note in one.notes]
     return [*lines, *(["", *dict.fromkeys(notes)] if notes else [])]
 
 
