@@ -7,6 +7,7 @@ is measured beside it, on a clip of two tiny pictures a process, and left out.
 
 import resource
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -85,7 +86,7 @@ class _Bench:
     def extraction(self, row: Row, sources: SourceList) -> Sample:
         """The whole extraction of `sources`, its processes included. Fails where no video is ok."""
         store = Store(format=row.store or "arrow", videos_per_shard=self.recipe.store.videos_per_shard)
-        out = self.folder / "out"
+        out = Path(tempfile.mkdtemp(dir=self.folder)) / "out"
         request = Request(
             sources=sources,
             recipe=replace(self.recipe, decoder=row.decoder, store=store),
@@ -103,7 +104,8 @@ class _Bench:
         except TooManyFailedError as error:
             return Sample(failure=str(error))
         finally:
-            shutil.rmtree(out, ignore_errors=True)
+            if row.store != "frames":  # see prep.bench.steps.Task
+                shutil.rmtree(out, ignore_errors=True)
         return Sample(
             num_frames=description.num_frames,
             num_bytes=description.num_bytes,

@@ -37,13 +37,17 @@ class Pictures:
 
 
 def read_by_decord(path: Path, num_wanted: int) -> tuple[list[int], Pictures]:
-    """The indices asked for, and the pictures that came. Raises VideoError, or what decord raises."""
-    decord = importlib.import_module("prep.decoders.decord").decord
+    """The indices asked for, and the pictures that came. Raises VideoError."""
+    ours = importlib.import_module("prep.decoders.decord")
+    decord = ours.decord
     pictures = Pictures("rgb24")
     with path_by_descriptor(path) as name:
-        reader = decord.VideoReader(name, ctx=decord.cpu(0), num_threads=1)
-        asked = _spread(len(reader), num_wanted)
-        pictures.decoded.extend(reader.get_batch(asked).asnumpy())
+        try:
+            reader = decord.VideoReader(name, ctx=decord.cpu(0), num_threads=1)
+            asked = _spread(len(reader), num_wanted)
+            pictures.decoded.extend(reader.get_batch(asked).asnumpy())
+        except (decord.DECORDError, RuntimeError) as error:
+            raise VideoError("unsupported", ours.without_place(error)) from error
     _scale_and_crop(pictures)
     return asked, pictures
 

@@ -11,6 +11,7 @@ Arrays: picture_HWC uint8 BGR.
 """
 
 import importlib
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,8 +40,8 @@ _PICTURES_IN_MEMORY = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One step on one video. `decoder` is one of DECODERS, or empty where the step has none; `folder` is empty, and
-    what is written there is gone afterwards."""
+    """One step on one video. `decoder` is one of DECODERS, or empty where the step has none; new folders are made in
+    `folder`, and stay: ext4 is slow to make files for a minute after others were deleted."""
 
     step: str
     decoder: str
@@ -139,7 +140,7 @@ def _opencv_loop(task: Task) -> Sample:
     cv2.setNumThreads(1)
     clock, num_frames, frames = Clock(), 0, task.recipe.frames
     options = [cv2.IMWRITE_JPEG_QUALITY, frames.quality]
-    aspect = _sample_aspect(task.path)
+    aspect, folder = _sample_aspect(task.path), tempfile.mkdtemp(dir=task.folder)
     with clock, path_by_descriptor(task.path) as name:
         capture = cv2.VideoCapture(name, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1])
         while True:
@@ -153,12 +154,9 @@ def _opencv_loop(task: Task) -> Sample:
                 scaling = cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC
                 picture_HWC = cv2.resize(picture_HWC, (size.width, size.height), interpolation=scaling)
             num_frames += 1
-            cv2.imwrite(f"{task.folder}/img_{num_frames:05d}.jpg", picture_HWC, options)
+            cv2.imwrite(f"{folder}/img_{num_frames:05d}.jpg", picture_HWC, options)
         capture.release()
-    files = list(task.folder.iterdir())
-    num_bytes = sum(file.stat().st_size for file in files)
-    for file in files:
-        file.unlink()
+    num_bytes = sum(file.stat().st_size for file in Path(folder).iterdir())
     if not num_frames:
         return Sample(failure="it reads no frame")
     return Sample(num_frames=num_frames, num_bytes=num_bytes, cpu_s=clock.cpu_s, wall_s=clock.wall_s)

@@ -204,7 +204,7 @@ def tables(measured: Measured, rows: Sequence[Row]) -> list[str]:
     if sampled:
         head = ["frames for a clip, from the video", "CPU-ms/video", "x OpenCV", "right frames", "videos"]
         lines += ["", *table_lines(head, sampled)]
-    notes = [f"{_title(one)}: {note}" for one in made for note in one.notes]
+    notes = [f"{one.decoder or _title(one)}: {note}" for one in made for note in one.notes]
     return [*lines, *(["", *dict.fromkeys(notes)] if notes else [])]
 
 
