@@ -43,6 +43,14 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise StoreError(message) from error
 
 
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is still the one at `path`, and none has taken its place."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from manifests.errors import EXIT_CODES, Error, Interrupted, StoreError, UsageError
+from manifests.program import STOPPING_SIGNALS
 
 _DEBUG_VARIABLE = "DECODE_ONCE_DEBUG"
-
-STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def start(module: str) -> int:
@@ -153,7 +152,18 @@ def _fail(program: str, arguments: argparse.Namespace, error: Error) -> int:
 def resume_hint() -> str:
     """The command that goes on after an interruption: this one."""
     program = os.path.basename(sys.argv[0]).removesuffix(".py")
-    return f"the same command resumes: {shlex.join([program, *sys.argv[1:]])}"
+    return f"the same command resumes: {' '.join(map(_quoted, [program, *sys.argv[1:]]))}"
+
+
+def _quoted(argument: str) -> str:
+    """For a shell, also where bytes are no text."""
+    raw = os.fsencode(argument)
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        escaped = "".join(chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}" for byte in raw)
+        return f"$'{escaped}'"
+    return shlex.quote(argument)
 
 
 def is_debugging() -> bool:

@@ -19,18 +19,18 @@ import os
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from manifests.closing import Closing
 from manifests.description import BEFORE_FOLDER, DESCRIPTION_FILE, Description, read_description
 from manifests.errors import DamagedError, UsageError
 from manifests.hold import Hold
-from manifests.manifest import MANIFEST_FILE
+from manifests.manifest import FRAMES_FILE, MANIFEST_FILE
 from manifests.manifest_file import ManifestFile
 from manifests.stores import arrow, frames
 
@@ -38,6 +38,11 @@ _MAX_OPEN_SHARDS = 64
 
 _COLUMNS = ("status", "label", "subsets", "num_frames", "location", "row", "offsets_at", "data_at")
 """What it takes to choose videos and to read their frames."""
+
+_MEND = {
+    MANIFEST_FILE: "restore it, or extract into a new --out",
+    FRAMES_FILE: "prep extract --retry damaged makes it anew",
+}
 
 
 class _OpenShard:
@@ -51,7 +56,7 @@ class _OpenShard:
             os.close(self.descriptor)
 
 
-class Dataset:
+class Dataset(Closing):
     """A prepared dataset open for reading.
 
     Positioned reads only, so threads and forked processes may share it; a pickled copy opens the files anew.
@@ -141,6 +146,10 @@ class Dataset:
             video_id = self.video(row)["video_id"]
             raise DamagedError(f"cannot read frames of video {video_id} in {where}: {error}") from error
 
+    def is_current(self) -> bool:
+        """Whether no update has replaced the dataset since it was opened."""
+        return self._hold is None or self._hold.is_current()
+
     def close(self) -> None:
         self._shard.cache_clear()
         if self._open_manifest is not None:
@@ -148,21 +157,13 @@ class Dataset:
         if self._hold is not None:
             self._hold.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return Dataset, (self.folder, self.description, self._columns)
 
 
 def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
     """Open a prepared dataset. Raises UsageError where there is none, DamagedError where it is not readable."""
-    path = Path(folder)
+    path = Path(os.path.abspath(folder))  # shards are opened later, wherever the program is by then
     while True:  # until no update replaces it just now
         hold = Hold(path / DESCRIPTION_FILE)
         try:
@@ -200,5 +201,5 @@ def open_table(folder: Path, name: str, sha256: str) -> BinaryIO:
                     return file
                 file.close()
     except OSError as error:
-        raise DamagedError(f"cannot read {path}: {error}") from error
-    raise DamagedError(f"{path} is not the one that {DESCRIPTION_FILE} tells of: its SHA-256 differs")
+        raise DamagedError(f"cannot read {path}: {error.strerror}; {_MEND[name]}") from error
+    raise DamagedError(f"{path} is not the one that {DESCRIPTION_FILE} tells of: its SHA-256 differs; {_MEND[name]}")

@@ -71,6 +71,11 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def has_hash(path: Path, sha256: str) -> bool:
+    """Whether there is a file at `path` with this SHA-256. Raises OSError where it cannot be read."""
+    return path.exists() and hash_file(path) == sha256
+
+
 def write_description(folder: Path, description: Description) -> None:
     head = {"format": FORMAT, "format_version": FORMAT_VERSION}
     text = json.dumps({**head, **dataclasses.asdict(description)}, indent=2, ensure_ascii=False)

@@ -9,6 +9,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from manifests.atomic import is_at
+
 
 class Hold:
     """Holds the file at `path` as it is now, if there is one, until it is closed."""
@@ -22,14 +24,7 @@ class Hold:
 
     def is_current(self) -> bool:
         """Whether `path` is still the file that is held."""
-        if self._descriptor is None:
-            return True
-        held = os.fstat(self._descriptor)
-        try:
-            now = os.stat(self._path)
-        except OSError:
-            return False
-        return (held.st_dev, held.st_ino) == (now.st_dev, now.st_ino)
+        return self._descriptor is None or is_at(self._descriptor, self._path)
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -42,7 +37,10 @@ class Hold:
 
 def is_held(path: Path) -> bool:
     """Whether anyone, this process included, holds the file at `path`. Raises OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # NFS locks only for writing what is open for writing
+    except PermissionError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

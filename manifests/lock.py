@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from manifests.atomic import disk_errors
+from manifests.atomic import disk_errors, is_at
 from manifests.errors import StoreError
 
 
@@ -22,6 +22,7 @@ class RunLock:
     """
 
     def __init__(self, path: Path, folder: Path | None = None) -> None:
+        where = folder or path.parent.parent
         with disk_errors(path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -32,12 +33,10 @@ class RunLock:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 message = f"cannot lock {path}: {error.strerror}; choose an --out on a file system that has locks"
                 raise StoreError(message) from error
-            where = folder or path.parent.parent
             message = f"another run is at work in {where} ({holder}); wait for it or choose another --out"
             raise StoreError(message) from error
-        if not _is_at(self._descriptor, path):
+        if not is_at(self._descriptor, path):  # a run removes its lock with its .work, and locks count by file
             os.close(self._descriptor)
-            where = folder or path.parent.parent
             raise StoreError(f"another run has just come to its end in {where}; run the same command again")
         with disk_errors(path):
             os.ftruncate(self._descriptor, 0)
@@ -50,14 +49,6 @@ class RunLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._descriptor)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file is the one at `path`: a run removes its lock with its .work, and locks count by file."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except OSError:
-        return False
 
 
 def _holder(note: bytes) -> str:

@@ -1,6 +1,5 @@
 """manifest.parquet and frames.parquet: the columns, and how rows become tables."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -8,7 +7,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from manifests.records import Outcome, Placement, Source
+from manifests.records import Outcome, Placement, Source, by_name
 
 FORMAT_VERSION = 1
 
@@ -67,8 +66,8 @@ def manifest_row(source: Source, outcome: Outcome, placement: Placement | None) 
     stand for the source's; `placement` is None unless ok."""
     placed: dict[str, Any] = {"location": None, "row": -1, "offsets_at": [], "data_at": []}
     if placement is not None:
-        placed = dataclasses.asdict(placement)
-    return {**dataclasses.asdict(source), **dataclasses.asdict(outcome), **placed}
+        placed = by_name(placement)
+    return {**by_name(source), **by_name(outcome), **placed}
 
 
 def manifest_table(rows: list[dict[str, Any]]) -> pa.Table:

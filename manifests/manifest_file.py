@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from manifests.closing import Closing
 from manifests.errors import DamagedError
 from manifests.manifest import MANIFEST_SCHEMA
 
 _CACHED_ROW_GROUPS = 4
 
 
-class ManifestFile:
+class ManifestFile(Closing):
     """Takes over an open `file`; `path` is what errors name. Raises DamagedError where it is no manifest."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:

@@ -34,7 +34,7 @@ def video_ids(sources: Sequence[str]) -> list[str]:
     its whole path, which cannot clash, since a path is either a file or a folder.
     """
     ids = [_without_suffix(source) for source in sources]
-    folders = folders_of(sources)
+    folders = folders_above(sources)
     while True:
         counts = Counter(ids)
         clashing = [
@@ -54,12 +54,12 @@ def folder_ids(paths: Sequence[str]) -> list[str]:
     `paths` are distinct, as `escape_name` gives them, none inside another. A name that looks escaped, as that of a
     folder for an id may be, is taken as it stands, unless that could clash with another.
     """
-    taken = {*paths, *folders_of(paths)}
+    taken = {*paths, *folders_above(paths)}
     ids = []
     for path in paths:
         plain = unescape_name(path)
-        own = {path, *folders_of([path])}
-        free = taken.isdisjoint({plain, *folders_of([plain])} - own)
+        own = {path, *folders_above([path])}
+        free = taken.isdisjoint({plain, *folders_above([plain])} - own)
         ids.append(plain if free and _SURROGATE.search(plain) is None else path)
     return ids
 
@@ -72,8 +72,8 @@ def _without_suffix(path: str) -> str:
     return stem
 
 
-def folders_of(paths: Iterable[str]) -> set[str]:
-    """Every folder that some path lies in, directly or deeper."""
+def folders_above(paths: Iterable[str]) -> set[str]:
+    """Every folder that some relative path lies in, directly or deeper."""
     folders: set[str] = set()
     for path in paths:
         folder = path.rpartition("/")[0]

@@ -6,7 +6,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED = 130
 
 
@@ -36,7 +36,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def _on_signals(handler: Any) -> None:
-    for number in _SIGNALS:
+    for number in STOPPING_SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # what nohup has us ignore stays ignored
             signal.signal(number, handler)
 
@@ -44,5 +44,5 @@ def _on_signals(handler: Any) -> None:
 def _end_signals() -> None:
     """What is left is the exit, whose code is settled."""
     # First none may come in: Python complains of one whose handler has gone by the time that it looks for it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)
     _on_signals(signal.SIG_IGN)

@@ -4,6 +4,7 @@ A row of manifest.parquet is Source + Outcome + Placement; `manifests.manifest.M
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 STATUSES = ("ok", "failed", "excluded")
 
@@ -91,3 +92,8 @@ class Placement:
     row: int = -1
     offsets_at: tuple[int, ...] = ()
     data_at: tuple[int, ...] = ()
+
+
+def by_name(record: Source | Outcome | Placement) -> dict[str, Any]:
+    """The values of its fields, by their names."""
+    return {name: getattr(record, name) for name in record.__slots__}

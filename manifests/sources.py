@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from manifests.atomic import atomic_write
 from manifests.errors import DamagedError, UsageError
-from manifests.names import escape_name, folders_of, unescape_name
+from manifests.names import escape_name, folders_above, unescape_name
 from manifests.records import Source
 
 FORMAT = "decode-once.sources"
@@ -49,6 +49,10 @@ class SourceList:
     def __post_init__(self) -> None:
         if not self.root.is_absolute():
             raise ValueError(f"the source root must be absolute: {self.root}")
+
+    def path_of(self, source: Source) -> Path:
+        """Where the file of a source lies."""
+        return self.root / unescape_name(source.source)
 
 
 def write_sources(path: Path, source_list: SourceList) -> None:
@@ -130,13 +134,13 @@ def _require_sound(source_list: SourceList) -> None:
     ids = {source.video_id for source in source_list.sources}
     if len(ids) < len(source_list.sources):
         raise ValueError("two sources have the same video_id")
-    inside = ids & folders_of(ids)
+    inside = ids & folders_above(ids)
     known: dict[int, str | None] = {-1: None, **dict(enumerate(source_list.classes))}
     for source in source_list.sources:
         for name in (source.video_id, source.source):
             if "\0" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
                 raise ValueError(f"{name!r} is no path inside a folder")
-        outer = next(iter(inside & folders_of([source.video_id])), None) if inside else None
+        outer = next(iter(inside & folders_above([source.video_id])), None) if inside else None
         if outer is not None:
             raise ValueError(f"video {source.video_id!r} would lie inside the frame folder of {outer!r}")
         if source.label not in known or source.class_name != known[source.label]:

@@ -5,19 +5,20 @@ Arrays: table_N as in prep.frame_table.
 """
 
 import threading
-import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from manifests.atomic import disk_errors
+from manifests.closing import Closing
 from manifests.dataset import open_dataset, open_table
 from manifests.errors import DamagedError
 from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE
@@ -25,16 +26,13 @@ from manifests.records import Outcome
 from prep.child import Reply
 from prep.frame_table import FRAME_DTYPE, FrameTable, write_table
 from prep.plan import ROW_COLUMNS, Row
-from prep.spool import open_writer
+from prep.spool import copy_frames
 
-_OUTCOME_FIELDS = [field.name for field in fields(Outcome)]
 _CACHED_ROW_GROUPS = 4
-_FRAMES_AT_A_TIME = 64
-"""So many frames of a video are in memory."""
 
 
-class Before:
-    """`rows` are those of its manifest, with ROW_COLUMNS. Frames may be copied by several threads.
+class Before(Closing):
+    """`rows` are those of its manifest, with ROW_COLUMNS.
 
     Raises UsageError where there is no dataset in `out`, DamagedError where it cannot be read.
     """
@@ -42,8 +40,8 @@ class Before:
     def __init__(self, out: Path) -> None:
         self.dataset = open_dataset(out)
         self._rank_of_row_V = np.cumsum(self.dataset.is_ok) - 1
-        self._lock = threading.Lock()
         self._frames: _FrameRows | None = None
+        self._lock = threading.Lock()
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -61,54 +59,43 @@ class Before:
         return self.dataset.manifest.take(rows)
 
     def frame_rows(self, rows: Sequence[int]) -> pa.Table:
-        """The rows of frames.parquet for these ok rows of the manifest. Raises DamagedError."""
-        sha256 = self.dataset.description.frames_sha256
+        """The rows of frames.parquet for these ok rows of the manifest. Safe in threads. Raises DamagedError."""
+        if not rows:
+            return FRAMES_SCHEMA.empty_table()  # which a broken frames.parquet has too
         with self._lock:
             if self._frames is None:
+                sha256 = self.dataset.description.frames_sha256
                 self._frames = _FrameRows(open_table(self.dataset.folder, FRAMES_FILE, sha256))
             table = self._frames.take(self._rank_of_row_V[list(rows)].tolist())
-        if table.column("video_id").to_pylist() != [self.dataset.video(row)["video_id"] for row in rows]:
+        if table.column("video_id").to_pylist() != self._video_ids.take(rows).to_pylist():
             raise DamagedError(f"{FRAMES_FILE} has other videos than {MANIFEST_FILE}: run prep extract --retry damaged")
         return table
 
-    def copy_video(self, row: int, frames: Path, table: Path, store: str) -> Reply | None:
-        """`copy_frames`; None where they are damaged."""
-        table_N = self._table(row)
-        try:
-            return self._copy(row, table_N, frames, table, store)
-        except DamagedError:
-            return None
+    def frame_table(self, row: int) -> FrameTable:
+        """The frame table of an ok row. Raises DamagedError."""
+        return frame_table(self.frame_rows([row]), 0)
 
-    def copy_frames(self, row: int, frames: Path, table: Path, store: str) -> Reply:
-        """Put the frames of an ok row into the spool, as a decoding process does. Raises DamagedError where they are
-        not what they were, or frames.parquet cannot be read, and StoreError."""
-        return self._copy(row, self._table(row), frames, table, store)
+    def copy_video(self, row: int, table_N: FrameTable, frames: Path, table: Path, store: str) -> Reply:
+        """Put the frames of an ok row into the spool, as a decoding process does. Safe in threads.
 
-    def outcome(self, row: int) -> Outcome:
-        """What became of a video."""
-        video = self.dataset.video(row)
-        return Outcome(**{name: video[name] for name in _OUTCOME_FIELDS})
-
-    def _table(self, row: int) -> FrameTable:
-        return _frame_table(self.frame_rows([row]))
-
-    def _copy(self, row: int, table_N: FrameTable, frames: Path, table: Path, store: str) -> Reply:
+        Raises DamagedError where they are not those that its frame table tells of, StoreError.
+        """
         outcome = self.outcome(row)
         if len(table_N) != outcome.num_frames:
             raise self._damaged(row, f"{FRAMES_FILE} lists {len(table_N)} of its {outcome.num_frames} frames")
-        crc32_N = table_N["crc32"].tolist()
         with disk_errors(frames):
-            writer = open_writer(frames, store)
-            try:
-                for start in range(0, len(crc32_N), _FRAMES_AT_A_TIME):
-                    indices = range(start, min(start + _FRAMES_AT_A_TIME, len(crc32_N)))
-                    for index, jpeg in zip(indices, self.dataset.read_frames(row, indices), strict=True):
-                        if zlib.crc32(jpeg) != crc32_N[index]:
-                            raise self._damaged(row, f"the bytes of frame {index} have changed: the CRC-32 differs")
-                        writer.add(jpeg)
-            finally:
-                writer.close()
+            changed = copy_frames(frames, store, table_N, partial(self.dataset.read_frames, row))
+            if changed is not None:
+                raise self._damaged(row, f"the bytes of frame {changed} have changed: the CRC-32 differs")
             return Reply(outcome, write_table(table, table_N))
+
+    def outcome(self, row: int) -> Outcome:
+        """What became of a video."""
+        return outcome_of(self.dataset.video(row))
+
+    @cached_property
+    def _video_ids(self) -> pa.ChunkedArray:
+        return self.dataset.columns(["video_id"]).column("video_id")
 
     def _damaged(self, row: int, problem: str) -> DamagedError:
         video = self.dataset.video(row)
@@ -119,14 +106,6 @@ class Before:
         self.dataset.close()
         if self._frames is not None:
             self._frames.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _FrameRows:
@@ -142,11 +121,11 @@ class _FrameRows:
 
     def take(self, numbers: Sequence[int]) -> pa.Table:
         groups = np.searchsorted(self._starts, numbers, side="right") - 1
-        pieces = [
-            self._group(group).slice(number - int(self._starts[group]), 1)
-            for number, group in zip(numbers, groups.tolist(), strict=True)
-        ]
-        return pa.concat_tables(pieces) if pieces else FRAMES_SCHEMA.empty_table()
+        pieces = []
+        for group, pairs in groupby(zip(groups.tolist(), numbers, strict=True), key=itemgetter(0)):
+            within = [number - int(self._starts[group]) for _, number in pairs]
+            pieces.append(self._group(group).take(within))  # a copy, which does not keep the group in memory
+        return pa.concat_tables(pieces)
 
     def close(self) -> None:
         self._file.close()
@@ -158,9 +137,14 @@ class _FrameRows:
             raise DamagedError(f"cannot read {FRAMES_FILE}: {error}; run prep extract --retry damaged") from error
 
 
-def _frame_table(row: pa.Table) -> FrameTable:
-    """The frame table of one row of frames.parquet."""
-    table_N = np.zeros(len(row.column("num_bytes")[0]), FRAME_DTYPE)
+def frame_table(rows: pa.Table, index: int) -> FrameTable:
+    """The frame table of row `index` of rows of frames.parquet."""
+    table_N = np.zeros(len(rows.column("num_bytes")[index]), FRAME_DTYPE)
     for name in ("num_bytes", "crc32", "time_ms"):
-        table_N[name] = row.column(name)[0].values.to_numpy(zero_copy_only=False)
+        table_N[name] = rows.column(name)[index].values.to_numpy(zero_copy_only=False)
     return table_N
+
+
+def outcome_of(row: Mapping[str, Any]) -> Outcome:
+    """The outcome that a row of a manifest tells of."""
+    return Outcome(**{field.name: row[field.name] for field in fields(Outcome)})

@@ -10,9 +10,10 @@ from tqdm import tqdm
 from manifests.description import hash_file
 from manifests.errors import UsageError
 from manifests.manifest import FRAMES_FILE
-from manifests.names import unescape_name
 from manifests.records import FAILURE_KINDS, Source
 from manifests.sources import SourceList
+from manifests.wording import quote
+from prep.clear import unnamed
 from prep.plan import Row
 from prep.verify import Problem, verify
 
@@ -44,17 +45,23 @@ def parse_retry(text: str) -> Again:
 
 def rows_to_redo(
     again: Again, out: Path, before: Sequence[Row], sources: SourceList, *, num_jobs: int, quiet: bool
-) -> set[int]:
-    """The rows of the dataset in `out` whose videos are to be decoded again.
+) -> tuple[set[int], bool]:
+    """The rows of the dataset in `out` whose videos are to be decoded again, and whether anything at all is damaged.
 
     `damaged` verifies the whole dataset, deeply. `changed` and `--update` read each source that has the size of
-    before, since nothing else tells for certain that it is the same.
+    before, since nothing else tells for certain that it is the same. Raises UsageError where the source of an ok video
+    cannot be read.
     """
     if again.what == "failed":
-        return {index for index, row in enumerate(before) if row["failure"] and again.kind in (None, row["failure"])}
+        kinds = FAILURE_KINDS if again.kind is None else (again.kind,)
+        failed = {index for index, row in enumerate(before) if row["failure"] in kinds}
+        return failed, False
     if again.what == "damaged":
-        return _damaged(before, verify(out, deep=True, num_jobs=num_jobs).problems)
-    return _changed(before, sources, num_jobs=num_jobs, quiet=quiet)
+        problems = verify(out, deep=True, num_jobs=num_jobs).problems
+        # This run is open, so that verify leaves out what no row names.
+        strays = unnamed(out, {row["location"] for row in before if row["location"]})
+        return _damaged(before, problems), bool(problems) or any(True for _ in strays)
+    return _changed(before, sources, num_jobs=num_jobs, quiet=quiet), False
 
 
 def _damaged(before: Sequence[Row], problems: Sequence[Problem]) -> set[int]:
@@ -73,16 +80,20 @@ def _changed(before: Sequence[Row], sources: SourceList, *, num_jobs: int, quiet
     """Rows whose source is there, but is not the one that was decoded: of another size or another SHA-256."""
     row_of = {row["source"]: index for index, row in enumerate(before)}
     there = [(row_of[s.source], s) for s in sources.sources if s.source in row_of and s.status is None]
-    checks = (joblib.delayed(_is_changed)(sources.root, source, before[old]) for old, source in there)
+    checks = (joblib.delayed(_is_changed)(sources.path_of(source), source, before[old]) for old, source in there)
     results = joblib.Parallel(n_jobs=num_jobs, backend="threading", return_as="generator")(checks)
     bar = tqdm(results, total=len(there), desc="compare", unit="video", disable=True if quiet else None)
     return {old for (old, _), is_changed in zip(there, bar, strict=True) if is_changed}
 
 
-def _is_changed(root: Path, source: Source, row: Mapping[str, object]) -> bool:
-    if row["source_sha256"] is None or source.source_bytes != row["source_bytes"]:
-        return True
+def _is_changed(path: Path, source: Source, row: Mapping[str, object]) -> bool:
     try:
-        return hash_file(root / unescape_name(source.source)) != row["source_sha256"]
-    except OSError:
-        return True
+        if row["source_sha256"] is None or source.source_bytes != row["source_bytes"]:
+            path.stat()
+            return True
+        return hash_file(path) != row["source_sha256"]
+    except OSError as error:
+        if row["status"] != "ok":
+            return True
+        # Its frames are good, and would be lost.
+        raise UsageError(f"cannot read {quote(str(path))}: {error.strerror}; bring it back, or scan again") from error

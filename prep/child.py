@@ -11,6 +11,7 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,10 @@ _LAST_WORDS_BYTES = 4096
 
 @dataclass(frozen=True)
 class Job:
-    """One video to extract: absolute paths of the source, and of the frames and the frame table to be written.
-    `source_bytes` is the size that the scan saw."""
+    """One video to extract: absolute paths of the source, and of the frames and the frame table to be written, for the
+    dataset `out`. `source_bytes` is the size that the scan saw."""
 
+    out: Path
     source: Path
     source_bytes: int | None
     frames: Path
@@ -43,7 +45,12 @@ class Job:
     def message(self) -> dict[str, Any]:
         """As prep.worker reads it."""
         paths = {name: os.fspath(getattr(self, name)) for name in ("source", "frames", "table")}
-        return {**paths, "source_bytes": self.source_bytes, "recipe": asdict(self.recipe)}
+        return {**paths, "source_bytes": self.source_bytes, "recipe": _recipe_table(self.recipe)}
+
+
+@lru_cache(maxsize=1)
+def _recipe_table(recipe: ExtractRecipe) -> dict[str, Any]:
+    return asdict(recipe)
 
 
 @dataclass(frozen=True)
@@ -142,8 +149,7 @@ class Child:
             if isinstance(message, Outcome):
                 return Reply(message, 0)
             if "store_error" in message:
-                where = job.frames.parents[2]
-                raise StoreError(f"cannot write {where}: {message['store_error']}; mend that and run again to resume")
+                raise StoreError(f"cannot write {job.out}: {message['store_error']}; mend that and run again to resume")
             if "outcome" in message:
                 try:
                     return Reply(Outcome(**message["outcome"]), int(message["table_crc32"]))

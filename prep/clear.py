@@ -11,46 +11,70 @@ from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 
-from manifests.atomic import disk_errors
+from manifests.atomic import disk_errors, sync_folder
 from manifests.dataset import open_manifest
-from manifests.description import read_description
+from manifests.description import has_hash, read_description
 from manifests.hold import is_held
-from manifests.names import folders_of
+from manifests.manifest import FRAMES_FILE, MANIFEST_FILE
+from manifests.names import folders_above
 from manifests.stores import arrow, frames
 from prep.run_folder import RunFolder
+from prep.spool import remove
 
 
 def clear(run: RunFolder) -> bool:
     """Remove all that the sealed dataset does not need. Returns False where someone still reads what an update
     replaced, so that this stays. Raises StoreError, DamagedError where the dataset cannot be read."""
+    is_unread = forget(run)
+    if is_unread:
+        with disk_errors(run.work):
+            _remove_work(run)
+    return is_unread
+
+
+def forget(run: RunFolder) -> bool:
+    """Remove the state of a run that is over, or is to be dropped, but not its lock; and of an update, whether it was
+    sealed or not, the files that no manifest names. Returns and raises as `clear` does."""
     with disk_errors(run.work):
-        clear_state(run)
-        if run.superseded.is_dir():
-            for path in run.superseded.iterdir():
-                if not is_held(path):
-                    path.unlink()
-            if any(run.superseded.iterdir()):
-                return False
+        if run.before.is_dir():
+            _put_back_tables(run)
+        held = _held(run)
+        if not held and (run.superseded.is_dir() or run.plan.exists()):
             description = read_description(run.out)
-            manifest = open_manifest(run.out, description.manifest_sha256)
-            locations = manifest.columns(["location"]).column("location").unique().drop_null()
-            manifest.close()
+            with open_manifest(run.out, description.manifest_sha256) as manifest:
+                locations = manifest.columns(["location"]).column("location").unique().drop_null()
             for path in unnamed(run.out, set(locations.to_pylist())):
-                _remove(path)
-        remove_work(run)
-    return True
+                remove(path)
+        # The plan and run.json last: by them a run that is killed here is known for what it is.
+        last = [run.plan, run.settings, run.lock]
+        for path in sorted(run.work.iterdir()):
+            if path not in last and not (held and path == run.superseded):
+                remove(path)
+        run.plan.unlink(missing_ok=True)
+        run.settings.unlink(missing_ok=True)
+    return not held
 
 
-def clear_state(run: RunFolder) -> None:
-    """Remove the state of a run that is over, but not its lock. Raises OSError."""
-    for path in sorted(run.work.iterdir()):
-        # run.json last: without it a killed run looks as if it had just begun.
-        if path not in (run.lock, run.superseded, run.settings):
-            _remove(path)
-    run.settings.unlink(missing_ok=True)
+def _held(run: RunFolder) -> bool:
+    """Whether a dataset that an update replaced is still read; what is not is forgotten."""
+    links = list(run.superseded.glob("*.json"))
+    held = [path for path in links if is_held(path)]
+    for path in set(links).difference(held):
+        path.unlink()
+    return bool(held)
 
 
-def remove_work(run: RunFolder) -> None:
+def _put_back_tables(run: RunFolder) -> None:
+    """Of an update that was stopped before its dataset.json was written, the tables of the dataset before."""
+    description = read_description(run.out)
+    for name, sha256 in ((MANIFEST_FILE, description.manifest_sha256), (FRAMES_FILE, description.frames_sha256)):
+        table, before = run.out / name, run.before / name
+        if has_hash(before, sha256) and not has_hash(table, sha256):
+            os.replace(before, table)
+    sync_folder(run.out)
+
+
+def _remove_work(run: RunFolder) -> None:
     """Remove the whole of .work, last of all. Raises OSError. A run that comes upon it just now clears it up."""
     try:
         shutil.rmtree(run.work)
@@ -62,7 +86,7 @@ def remove_work(run: RunFolder) -> None:
 def unnamed(out: Path, locations: Set[str]) -> Iterator[Path]:
     """The files and folders of the stores in `out` in which no video with one of these `locations` lies; of nested
     ones the outermost."""
-    above = folders_of(locations)
+    above = folders_above(locations)
     pending = deque(sorted(name for name in os.listdir(out) if name == arrow.FOLDER or frames.is_root(name)))
     while pending:
         location = pending.popleft()
@@ -71,10 +95,3 @@ def unnamed(out: Path, locations: Set[str]) -> Iterator[Path]:
                 pending += [f"{location}/{name}" for name in sorted(os.listdir(out / location))]
         elif location not in locations:
             yield out / location
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

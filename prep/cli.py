@@ -3,6 +3,7 @@
 import argparse
 
 from manifests.command import add_command, make_parser, path_argument, run_command
+from manifests.lists import FORMATS as LIST_FORMATS
 from manifests.manifest import FORMAT_VERSION
 from manifests.stores import STORES
 from prep import __version__, commands, extract_command, frames_commands
@@ -72,7 +73,12 @@ def build_parser() -> argparse.ArgumentParser:
     extract.add_argument(
         "--dry-run", action="store_true", help="say what it would take, by a sample of the videos, and write nothing"
     )
-    extract.add_argument("--force", action="store_true", help="begin even where the disk seems too small")
+    extract.add_argument(
+        "--force",
+        action="store_true",
+        help="begin even where the disk seems too small, where --update would remove most videos, or where another "
+        "update was begun, which is dropped",
+    )
 
     adopt = add_command(
         subparsers, "adopt", frames_commands.adopt, "make a dataset of frame folders that others made, or resume that"
@@ -110,6 +116,50 @@ def build_parser() -> argparse.ArgumentParser:
     report = add_command(subparsers, "report", commands.report, "say what a dataset holds and which videos failed")
     report.add_argument("out", type=path_argument, metavar="OUT", help="the folder of the dataset")
 
+    sheet = add_command(
+        subparsers, "sheet", commands.sheet, "draw a contact sheet of a prepared video, with frame numbers and times"
+    )
+    sheet.add_argument("out_folder", type=path_argument, metavar="OUT", help="the folder of the dataset")
+    sheet.add_argument("video_id", metavar="VIDEO_ID", help="a video_id of its manifest")
+    sheet.add_argument(
+        "--out", type=path_argument, required=True, metavar="FILE", help="the picture to write: .png, .jpg or .jpeg"
+    )
+
+    bench = add_command(
+        subparsers,
+        "bench",
+        commands.bench,
+        "measure what decoding, scaling, encoding and storing the videos of a folder costs",
+    )
+    bench.add_argument("dir", type=path_argument, metavar="DIR", help="the folder of videos, of which some are used")
+    bench.add_argument(
+        "--decoder", choices=("all", *DECODERS), default=DECODERS[0], help=f"which to measure (default: {DECODERS[0]})"
+    )
+    bench.add_argument(
+        "--jobs", default="1", metavar="N[,N]...", help="decoding processes of the extractions (default: 1)"
+    )
+    bench.add_argument("--seconds", type=float, default=120, metavar="S", help="about so long (default: 120)")
+    bench.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a recipe key, such as frames.quality=95"
+    )
+
+    export = add_command(
+        subparsers,
+        "export",
+        commands.export,
+        "list the frame folders of a dataset, or its videos, as another project reads them",
+    )
+    export.add_argument("dataset", type=path_argument, metavar="OUT", help="the folder of the dataset")
+    export.add_argument("--format", choices=LIST_FORMATS, required=True, help="the project that is to read the list")
+    export.add_argument("--subset", default="all", metavar="NAME", help="(default: all)")
+    export.add_argument(
+        "--videos", type=path_argument, metavar="DIR", help="list the source videos, which lie in DIR, not the frames"
+    )
+    export.add_argument(
+        "--link", type=path_argument, metavar="DIR", help="list links with plain names, and make them in DIR"
+    )
+    export.add_argument("--out", type=path_argument, required=True, metavar="FILE", help="the list to write")
+
     synth = add_command(
         subparsers, "synth", commands.synth, "draw a UCF-101-shaped set of small videos whose classes differ in motion"
     )
@@ -121,10 +171,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"at least 1, not {number}")
-    return number
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number of at least 1, not {text!r}")
+    return int(text)
 
 
 def _add_scan_flags(parser: argparse.ArgumentParser) -> None:

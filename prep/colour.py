@@ -10,6 +10,7 @@ from prep.decoders.interface import Planes
 from prep.geometry import UInt8Array
 
 FloatArray = npt.NDArray[np.float32]
+UInt16Array = npt.NDArray[np.uint16]
 
 BT601 = (0.299, 0.114)
 
@@ -32,38 +33,82 @@ def to_jfif(planes: Planes, matrix: int, full_range: bool) -> Planes:
     shares = _LUMA_SHARES.get(matrix, BT601)
     y_HW, u_hw, v_hw = planes
     if shares == BT601:
-        return planes if full_range else (_full_luma(y_HW), _full_chroma(u_hw), _full_chroma(v_hw))
-    black, luma_gain, chroma_gain = (0, 1.0, 1.0) if full_range else (16, 255 / 219, 255 / 224)
-    luma_HW = _linear(y_HW, black, luma_gain)
-    b_hw, r_hw = _linear(u_hw, 128, chroma_gain), _linear(v_hw, 128, chroma_gain)
-    (y_from_b, y_from_r), (b_from_b, b_from_r), (r_from_b, r_from_r) = _chroma_turn(shares)
-    shift_hW = (y_from_b * b_hw + y_from_r * r_hw).repeat(2, axis=1)[:, : luma_HW.shape[1]]
-    luma_HW[0::2] += shift_hW
-    luma_HW[1::2] += shift_hW[: luma_HW.shape[0] // 2]
-    gray = np.float32(128)
+        return planes if full_range else (_full_luma(y_HW), *_full_chroma(u_hw, v_hw))
+    to_luma, to_b, to_r = _chroma_turn(shares) * (1 if full_range else 255 / 224)
+    chroma_2hw = np.empty((2, *u_hw.shape), np.float32)
+    chroma_2hw[0], chroma_2hw[1] = u_hw, v_hw
     return (
-        _rounded(luma_HW),
-        _rounded(b_from_b * b_hw + b_from_r * r_hw + gray),
-        _rounded(r_from_b * b_hw + r_from_r * r_hw + gray),
+        _shifted_luma(y_HW, _mixed(chroma_2hw, to_luma), full_range),
+        _rounded(_mixed(chroma_2hw, to_b)),
+        _rounded(_mixed(chroma_2hw, to_r)),
     )
 
 
+# Whole numbers take half the time of floating point, and arrays half the time of numbers as the bounds of clip.
+_BLACK, _WHITE, _MAX_CHROMA = (np.array(level, np.uint8) for level in (16, 235, 240))
+
+
 def _full_luma(y_HW: UInt8Array) -> UInt8Array:
-    """255 / 219 (Y - 16) to the nearest level, in whole numbers: half the time of floating point."""
-    levels = np.clip(y_HW, 16, 235).astype(np.uint16)
+    """255 / 219 (Y - 16) to the nearest level."""
+    clipped_HW = np.empty(y_HW.shape, np.uint8)
+    y_HW.clip(_BLACK, _WHITE, out=clipped_HW)
+    levels = clipped_HW.astype(np.uint16)
     levels *= 255
     levels -= 16 * 255 - 219 // 2
     levels //= 219
     return levels.astype(np.uint8)
 
 
-def _full_chroma(c_hw: UInt8Array) -> UInt8Array:
+def _full_chroma(u_hw: UInt8Array, v_hw: UInt8Array) -> tuple[UInt8Array, UInt8Array]:
     """255 / 224 (C - 128) + 128 to the nearest level, of two as near the lower: 255.5 has to become 255."""
-    levels = np.clip(c_hw, 16, 240).astype(np.uint16)
+    chroma_2hw = np.empty((2, *u_hw.shape), np.uint8)
+    chroma_2hw[0], chroma_2hw[1] = u_hw, v_hw
+    chroma_2hw.clip(_BLACK, _MAX_CHROMA, out=chroma_2hw)
+    levels = chroma_2hw.astype(np.uint16)
     levels *= 255
     levels -= 16 * 255 - 223
     levels //= 224
+    chroma_2hw = levels.astype(np.uint8)
+    return chroma_2hw[0], chroma_2hw[1]
+
+
+def _shifted_luma(y_HW: UInt8Array, shift_hw: FloatArray, full_range: bool) -> UInt8Array:
+    """Y or 255 / 219 (Y - 16), and the shift, to the nearest level, both counted in parts of 1 / 146: 255 / 219 is
+    170 / 146. The shift is rounded to a part before, so a level is off by at most 0.504.
+
+    No shift is above 44 (that of BT.709), so sums are from -63 to 323: with the floor added they fit 16 bits.
+    """
+    floor = 96
+    black, gain = (0, 146) if full_range else (16, 170)
+    parts_hw = shift_hw * np.float32(146)
+    parts_hw += np.float32(floor * 146 - black * gain + 146 / 2 + 0.5)
+    twice_hw = parts_hw.astype(np.uint32)
+    twice_hw *= 1 + (1 << 16)  # the same in both halves: faster than to repeat it
+    parts_hW = twice_hw.view(np.uint16)[:, : y_HW.shape[1]]
+    levels: UInt16Array = y_HW.astype(np.uint16)
+    levels *= gain
+    levels[0::2] += parts_hW
+    levels[1::2] += parts_hW[: levels.shape[0] // 2]
+    levels //= 146
+    levels.clip(floor, floor + 255, out=levels)
+    levels -= floor
     return levels.astype(np.uint8)
+
+
+def _mixed(chroma_2hw: FloatArray, factors_2: FloatArray) -> FloatArray:
+    """The sum over both kinds of factor * (C - 128)."""
+    from_b, from_r = factors_2
+    mixed_hw: FloatArray = chroma_2hw[0] * from_b
+    mixed_hw += chroma_2hw[1] * from_r
+    mixed_hw -= np.float32(128) * (from_b + from_r)
+    return mixed_hw
+
+
+def _rounded(chroma_hw: FloatArray) -> UInt8Array:
+    """Chroma without its 128 to the nearest level, within 0 to 255. Changes `chroma_hw`."""
+    chroma_hw += np.float32(128.5)
+    chroma_hw.clip(0, 255, out=chroma_hw)
+    return chroma_hw.astype(np.uint8)
 
 
 def _chroma_turn(shares: tuple[float, float]) -> FloatArray:
@@ -79,17 +124,3 @@ def _chroma_turn(shares: tuple[float, float]) -> FloatArray:
     blue, red = (np.array([0, 0, 1]) - luma) / (2 - 2 * kb), (np.array([1, 0, 0]) - luma) / (2 - 2 * kr)
     turn: FloatArray = (np.stack([luma, blue, red]) @ rgb_from_chroma).astype(np.float32)
     return turn
-
-
-def _linear(plane: UInt8Array, zero: int, gain: float) -> FloatArray:
-    values = plane.astype(np.float32)
-    values -= np.float32(zero)
-    values *= np.float32(gain)
-    return values
-
-
-def _rounded(values: FloatArray) -> UInt8Array:
-    """To the nearest level, within 0 to 255. Changes `values`."""
-    values += np.float32(0.5)
-    np.clip(values, 0, 255, out=values)
-    return values.astype(np.uint8)

@@ -69,6 +69,38 @@ def report(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def bench(arguments: argparse.Namespace) -> int:
+    from prep import bench_command  # imports every decoder
+
+    return bench_command.run(arguments)
+
+
+def sheet(arguments: argparse.Namespace) -> int:
+    from prep.sheet import make_sheet
+
+    num_frames = make_sheet(arguments.out_folder, arguments.video_id, arguments.out)
+    table = {"out": str(arguments.out), "video_id": arguments.video_id, "num_frames_shown": num_frames}
+    print_result(arguments, table, [f"wrote {arguments.out}: {count(num_frames, 'frame')} of {arguments.video_id}"])
+    return 0
+
+
+def export(arguments: argparse.Namespace) -> int:
+    from prep.export import export, export_lines
+
+    made = export(
+        arguments.dataset,
+        arguments.out,
+        format_name=arguments.format,
+        subset=arguments.subset,
+        videos=arguments.videos,
+        link=arguments.link,
+    )
+    link = None if arguments.link is None else str(arguments.link)
+    table = {"out": str(arguments.out), "link": link, **dataclasses.asdict(made)}
+    print_result(arguments, table, export_lines(made, arguments.out, arguments.link))
+    return 0
+
+
 def synth(arguments: argparse.Namespace) -> int:
     from prep.synth import synthetic_videos
 

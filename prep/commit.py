@@ -48,7 +48,7 @@ def commit_group(run: RunFolder, store: str, group: int, sources: Sequence[Sourc
         if store == "arrow":
             placed = _write_shard(run, group, ok, tables)
         else:
-            placed = {s.video_id: Placement(location=run.folder_location(s.video_id)) for s, _ in ok}
+            placed = {s.video_id: Placement(location=run.places.folder_location(s.video_id)) for s, _ in ok}
             sync_file_system(run.out)  # the folders' names, and those of the folders they lie in
         _write_parts(run, group, sources, entries, placed, tables)
         for _, entry in ok:
@@ -69,7 +69,7 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     try:
         return read_parquet(path, columns)
     except (OSError, pa.ArrowException) as error:
-        raise DamagedError(f"cannot read {path}: {error}; remove {path.parents[2]} and begin again") from error
+        raise DamagedError(f"cannot read {path}: {error}; the same command does these videos again") from error
 
 
 def _write_shard(
@@ -77,7 +77,7 @@ def _write_shard(
 ) -> dict[str, Placement]:
     if not ok:
         return {}
-    location = run.shard_location(group)
+    location = run.places.shard_location(group)
     path = run.out / location
     path.parent.mkdir(exist_ok=True)
     sync_folder(run.out)

@@ -111,19 +111,20 @@ def rows_to_come(sources: SourceList, recipe: ExtractRecipe, out: Path) -> list[
 def rows_left(run: RunFolder, sources: SourceList, videos_per_shard: int, earlier: Earlier) -> list[int]:
     """The rows of `sources` that are neither settled by the scan nor done by an `earlier` run, if what that one did not
     sync is whole. Raises DamagedError, StoreError."""
-    done: set[int] = set()
+    stands: dict[int, bool] = {}
     for group, rows in enumerate(group_rows(len(sources.sources), videos_per_shard)):
         part = manifest_part(run, group)
-        if part.exists() and earlier.changed_rows.isdisjoint(rows):
-            num_ok = read_part(part).column("status").to_pylist().count("ok")
-            num_settled = sum(sources.sources[row].status is not None for row in rows)
-            if not earlier.other_limits or num_ok + num_settled == len(rows):
-                done.update(rows)
+        if part.exists():
+            statuses = read_part(part).column("status").to_pylist()
+            stands.update((row, status == "ok") for row, status in zip(rows, statuses, strict=True))
     for row, entry in read_journal(run.journal).items():
-        is_there = entry.outcome.status == "ok" and table_path(run.spool, row).exists()
-        is_judged = entry.outcome.status != "ok" and not earlier.other_limits
-        if (is_there or is_judged) and row not in earlier.changed_rows:
-            done.add(row)
+        if entry.outcome.status != "ok":
+            stands.setdefault(row, False)
+        elif table_path(run.spool, row).exists():
+            stands[row] = True
+    done = {
+        row for row, is_ok in stands.items() if row not in earlier.changed_rows and (is_ok or not earlier.other_limits)
+    }
     return [row for row, source in enumerate(sources.sources) if source.status is None and row not in done]
 
 

@@ -8,21 +8,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from manifests.atomic import disk_errors
 from manifests.description import Description, read_description
-from manifests.errors import StoreError, TooManyFailedError, UsageError
+from manifests.errors import Error, StoreError, TooManyFailedError, UsageError
 from manifests.lock import RunLock
-from manifests.names import shard_number
 from manifests.records import Source
 from manifests.sources import SourceList
+from manifests.wording import count
 from prep.before import Before
 from prep.budget import Budget
 from prep.carry_out import carry_out, require_root
 from prep.changes import Again, rows_to_redo
-from prep.clear import clear, clear_state
+from prep.clear import clear, forget
 from prep.commit import group_rows
-from prep.decoding import Decoding
-from prep.plan import Plan, plan_again, plan_new, read_plan, write_plan
+from prep.decoding import VideoFiles
+from prep.estimate import require_room
+from prep.plan import Changes, Plan, count_changes, plan_again, plan_new, read_plan, write_plan
+from prep.progress import announce
 from prep.recipe import AdoptRecipe, ExtractRecipe, recipe_of
 from prep.recover import recover
 from prep.run_folder import (
@@ -31,6 +32,7 @@ from prep.run_folder import (
     Update,
     bind,
     bound_settings,
+    free_places,
     note,
     open_update,
     require_equal_settings,
@@ -38,26 +40,29 @@ from prep.run_folder import (
     state_of,
 )
 from prep.versions import pixel_libraries
+from prep.workers import Workers
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """What a run did: the dataset, how many videos this run attempted (none: it was complete already), how many frames
-    it stored, and how long that took. `was_sealed`: nothing was to be done. `open_update`: one that was begun and not
-    finished. `is_held`: someone still reads what was replaced."""
+    """What a run did: the dataset, how many videos this run decoded (none: it was complete already), how many frames
+    that gave, and how long it took. `was_sealed`: nothing was to be done. `changes` tell what an update did.
+    `unfinished` is the update that was begun and not finished. `is_held`: someone still reads what was replaced."""
 
     description: Description
     was_sealed: bool = False
     num_attempted: int = 0
     num_frames: int = 0
     wall_s: float = 0.0
-    open_update: str | None = None
+    changes: Changes | None = None
+    unfinished: str | None = None
     is_held: bool = False
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for. `again` is None for a new dataset, or to resume one."""
+    """What the user asks for. `again` is None for a new dataset, or to resume one. `force` is for an update that would
+    remove most of the dataset, or that another one stands in the way of."""
 
     sources: SourceList
     recipe: ExtractRecipe
@@ -66,6 +71,7 @@ class Request:
     again: Again | None
     budget: Budget
     quiet: bool
+    force: bool
 
 
 def extract(request: Request) -> Extraction:
@@ -106,34 +112,81 @@ def _extract_new(run: RunFolder, request: Request) -> Extraction:
 
 
 def _extract_again(run: RunFolder, request: Request, again: Again) -> Extraction:
-    with Before(run.out) as before:
-        description = before.dataset.description
-        update = Update(str(again), description.manifest_sha256)
-        if _is_open(run, update):
-            earlier = bind(run, _bound(request), request.recipe.limits, request.sources, update)
-            plan = read_plan(run.plan, request.sources)
-        else:
-            plan, earlier = _plan_again(run, request, again, before), Earlier()
-            if again.what != "damaged" and not plan.changes(before.rows):
+    try:
+        before = Before(run.out)
+    except Error:
+        clear(run)
+        raise
+    with before:
+        update = Update(str(again), before.dataset.description.manifest_sha256)
+        plan, earlier = _open_plan(run, request, before, update)
+        if plan is None:
+            try:
+                (plan, is_mended), earlier = _new_plan(run, request, again, before), Earlier()
+            except BaseException:
                 clear(run)
-                return Extraction(description, was_sealed=True)
+                raise
+            if not is_mended and not plan.changes(before.rows, before.dataset.classes):
+                was_read = before.dataset.description
+                before.close()
+                return Extraction(was_read, was_sealed=True, is_held=not clear(run))
             write_plan(run.plan, plan)
             bind(run, _bound(request), request.recipe.limits, request.sources, update)
-        run = replace(run, first_shard=_num_shards(before), folders=_folders(before))
-        done = _carry_out(run, request, plan, before, update, earlier)
-    return replace(done, is_held=not clear(run))
+        changes = count_changes(plan, before.rows)
+        if again.what == "update":
+            announce(changes.sentence(run.out), quiet=request.quiet)
+        done = _carry_out(replace(run, places=plan.places), request, plan, before, update, earlier)
+    return replace(done, changes=changes, is_held=not clear(run))
 
 
-def _plan_again(run: RunFolder, request: Request, again: Again, before: Before) -> Plan:
+def _open_plan(run: RunFolder, request: Request, before: Before, update: Update) -> tuple[Plan | None, Earlier]:
+    """The plan of this update, if it was begun and not finished and can be gone on with; if not, what a run left is
+    removed.
+
+    Raises UsageError where another update is open, unless it is to be dropped by force.
+    """
+    begun = open_update(run)
+    if begun is not None and begun.manifest_sha256 == update.manifest_sha256:
+        if begun.asked_for != update.asked_for and not request.force:
+            raise UsageError(
+                f"a run with {begun.asked_for} was begun in {run.out} and not finished: finish it with the same "
+                "command, or have it dropped by --force"
+            )
+        plan = read_plan(run.plan, request.sources, _locations(before))
+        if begun.asked_for == update.asked_for and plan is not None:
+            with suppress(UsageError):  # there are other videos than then
+                earlier = bind(run, _bound(request), request.recipe.limits, request.sources, update)
+                position_of = {row: position for position, row in enumerate(plan.rows) if row not in plan.copied}
+                if earlier.changed_rows <= position_of.keys():
+                    positions = frozenset(position_of[row] for row in earlier.changed_rows)
+                    return plan, replace(earlier, changed_rows=positions)
+        announce(f"the run with {begun.asked_for} that was begun is dropped", quiet=request.quiet)
+    forget(run)
+    run.make()
+    return None, Earlier()
+
+
+def _new_plan(run: RunFolder, request: Request, again: Again, before: Before) -> tuple[Plan, bool]:
+    """The plan, and whether there is more to mend than that: files that no row tells of, or counts in dataset.json,
+    which a new seal does."""
     sources = request.sources
-    redo = rows_to_redo(again, run.out, before.rows, sources, num_jobs=request.num_jobs, quiet=request.quiet)
+    if again.what == "update" and sources.dataset != before.dataset.description.dataset:
+        name = before.dataset.description.dataset
+        raise UsageError(f"{run.out} was made as --dataset {name}, not {sources.dataset}: use another --out")
+    redo, is_mended = rows_to_redo(again, run.out, before.rows, sources, num_jobs=request.num_jobs, quiet=request.quiet)
     if again.what != "update":
-        try:
-            _require_same_sources(run.out, before, redo, sources)
-        except UsageError:
-            clear(run)
-            raise
-    return plan_again(sources, before.rows, redo, request.recipe.store.format)
+        _require_same_sources(run.out, before, redo, sources)
+    plan = plan_again(sources, before.rows, redo, request.recipe.store.format)
+    changes = count_changes(plan, before.rows)
+    if 2 * changes.num_gone > len(before.rows) and not request.force:
+        raise UsageError(
+            f"{changes.num_gone:,} of {count(len(before.rows), 'video')} are gone from {sources.root}; is all of it "
+            f"there? If so, --force removes their frames from {run.out}"
+        )
+    if not request.force:
+        to_decode = [position for position, row in enumerate(plan.rows) if row not in plan.copied]
+        require_room(plan.work, to_decode, request.recipe, run.out, num_jobs=request.num_jobs)
+    return replace(plan, places=free_places(run.out, _locations(before))), is_mended
 
 
 def _carry_out(
@@ -154,7 +207,8 @@ def _carry_out(
             pixel_libraries(request.recipe.decoder),
             groups,
             recovered,
-            Decoding(run, plan, before, recipe, request.num_jobs),
+            VideoFiles(run.out, plan, before, recipe),
+            Workers(request.num_jobs, recipe.limits.timeout_s),
             budget=request.budget,
             quiet=request.quiet,
         )
@@ -178,12 +232,15 @@ def _find_finished(run: RunFolder, request: Request) -> Extraction:
     done = require_same_dataset(run, request)
     if not run.work.exists():
         return done
-    with suppress(StoreError), RunLock(run.lock):
+    try:
+        lock = RunLock(run.lock)
+    except StoreError:
+        return done  # it is at work, or the folder cannot be written
+    with lock:
         update = open_update(run)
         if update is not None and update.manifest_sha256 == done.description.manifest_sha256:
-            return replace(done, open_update=update.asked_for)
+            return replace(done, unfinished=update.asked_for)
         return replace(done, is_held=not clear(run))
-    return done
 
 
 def require_same_dataset(run: RunFolder, request: Request) -> Extraction:
@@ -232,30 +289,5 @@ def _require_same_sources(out: Path, before: Before, redo: Set[int], now: Source
     )
 
 
-def _is_open(run: RunFolder, update: Update) -> bool:
-    """Whether this update was begun and not finished; if not, what else a run left is removed.
-
-    Raises UsageError where another update is open.
-    """
-    begun = open_update(run)
-    if begun is None or begun.manifest_sha256 != update.manifest_sha256:
-        with disk_errors(run.work):
-            clear_state(run)
-        run.make()
-        return False
-    if begun.asked_for != update.asked_for:
-        raise UsageError(
-            f"a run with {begun.asked_for} was begun in {run.out} and not finished: finish it with the same command, "
-            f"or remove {run.work} to drop it"
-        )
-    return True
-
-
-def _num_shards(before: Before) -> int:
-    """One more than the largest number of a shard that the dataset has."""
-    locations = {row["location"] for row in before.rows if row["location"]}
-    return 1 + max(map(shard_number, locations), default=-1)
-
-
-def _folders(before: Before) -> frozenset[str]:
+def _locations(before: Before) -> frozenset[str]:
     return frozenset(row["location"] for row in before.rows if row["location"])

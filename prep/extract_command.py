@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.dry_run:
             return _dry_run(arguments, request)
-        if request.again is None and not arguments.force:
+        if not arguments.force and state_of(request.out) != "sealed":
             _require_room(arguments, request)
         done = extract(request)
     except (KeyboardInterrupt, Interrupted) as error:
@@ -47,9 +47,9 @@ def _request(arguments: argparse.Namespace) -> Request:
     num_jobs, reason = _num_jobs(arguments.jobs)
     budget = parse_budget(arguments.max_failures)
     again = UPDATE if arguments.update else None if arguments.retry is None else parse_retry(arguments.retry)
-    if arguments.dry_run and again is not None:
+    # Refuses what is not ours before a scan that may take long.
+    if state_of(arguments.out) == "sealed" and arguments.dry_run and again is not None:
         raise UsageError(f"--dry-run tells of a new dataset or one that was begun, not of {again}")
-    state_of(arguments.out)  # refuses what is not ours before a scan that may take long
     sources = _read_or_scan(arguments)
     if arguments.root is not None:
         sources = dataclasses.replace(sources, root=Path(os.path.abspath(arguments.root)))
@@ -65,6 +65,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         again=again,
         budget=budget,
         quiet=arguments.quiet,
+        force=arguments.force,
     )
 
 

@@ -1,35 +1,40 @@
 """A new dataset of frames that are there already: what `prep adopt` and `prep pack` do alike."""
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from manifests.errors import UsageError
 from manifests.lock import RunLock
+from manifests.records import Outcome
 from manifests.sources import SourceList
 from prep.budget import Budget
 from prep.carry_out import carry_out
 from prep.clear import clear
 from prep.commit import group_rows
 from prep.extract import Extraction
+from prep.journal import Entry
 from prep.plan import plan_new
 from prep.recipe import Limits, Recipe
 from prep.recover import recover
-from prep.run_folder import Earlier, RunFolder, bind, bound_settings, state_of
-from prep.taking import FrameSource, Taking
+from prep.run_folder import RunFolder, bind, bound_settings, note, state_of
+from prep.taking import FrameSource
+from prep.workers import Workers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """What is to be made. `bound` is what must be the same when it is resumed, besides the recipe and the sources.
-    `retry_failed`: a run that is resumed tries again what was not ok."""
+    `settled` are outcomes by row that are known
+    before; `retry_failed`: a run that is resumed tries again what was not ok."""
 
     out: Path
     sources: SourceList
     recipe: Recipe
     libraries: dict[str, str]
     frames: FrameSource
+    settled: Mapping[int, Outcome] = field(default_factory=dict)
     num_jobs: int
     quiet: bool
     bound: dict[str, Any] = field(default_factory=dict)
@@ -57,12 +62,15 @@ def _make(run: RunFolder, order: Order) -> Extraction:
     bound = {**bound_settings(order.recipe, order.libraries), **order.bound}
     is_resumed = run.settings.exists()
     earlier = bind(run, bound, Limits(), order.sources)
-    if earlier.changed_rows:
-        raise UsageError(f"{order.out} was begun with other sources: use another --out")
+    if is_resumed and order.retry_failed:
+        earlier = replace(earlier, other_limits=True)
     started_s = time.monotonic()
     plan = plan_new(order.sources)
     groups = group_rows(len(plan.rows), order.recipe.store.videos_per_shard)
-    recovered = recover(run, store, plan.work.sources, groups, Earlier(other_limits=is_resumed and order.retry_failed))
+    recovered = recover(run, store, plan.work.sources, groups, earlier)
+    recovered.entries.update({row: Entry(row, outcome, 0) for row, outcome in order.settled.items()})
+    if earlier.changed_rows:
+        note(run, bound, Limits(), order.sources, None)
     done = carry_out(
         run,
         plan,
@@ -71,7 +79,8 @@ def _make(run: RunFolder, order: Order) -> Extraction:
         order.libraries,
         groups,
         recovered,
-        Taking(run, store, order.frames, order.num_jobs),
+        order.frames,
+        Workers(order.num_jobs, Limits().timeout_s),
         budget=Budget(),
         quiet=order.quiet,
     )

@@ -4,7 +4,6 @@ A line carries the CRC-32 of the rest of itself. It is not synced: after a power
 those count as never written.
 """
 
-import dataclasses
 import json
 import zlib
 from collections.abc import Iterable, Set
@@ -14,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from manifests.atomic import atomic_write, disk_errors
-from manifests.records import Outcome
+from manifests.records import Outcome, by_name
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def rewrite_journal(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def _line(entry: Entry) -> bytes:
-    text = json.dumps(dataclasses.asdict(entry))
+    text = json.dumps({**vars(entry), "outcome": by_name(entry.outcome)})
     return json.dumps({"crc32": zlib.crc32(text.encode()), "entry": text}).encode() + b"\n"
 
 

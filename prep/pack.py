@@ -37,12 +37,14 @@ def pack(folder: Path, out: Path, subset: str, *, num_jobs: int, quiet: bool) ->
             raise UsageError(f"subset {subset!r} of {folder} has no ok video")
         recipe = recipe_of(description.recipe)
         recipe = replace(recipe, store=replace(recipe.store, format=_STORE))
+        not_ok = np.flatnonzero(~before.dataset.is_ok[rows_R]).tolist()
         order = Order(
             out=out,
             sources=_sources(before, folder, rows_R),
             recipe=recipe,
             libraries=description.libraries,
             frames=Packed(before, rows_R),
+            settled={row: before.outcome(int(rows_R[row])) for row in not_ok},
             num_jobs=num_jobs,
             quiet=quiet,
             bound={"SHA-256 of the packed manifest": description.manifest_sha256},
@@ -88,6 +90,4 @@ class Packed:
 
     def take(self, row: int, frames: Path, table: Path) -> Reply:
         old = int(self._rows_R[row])
-        if not self._before.dataset.is_ok[old]:
-            return Reply(self._before.outcome(old), 0)
-        return self._before.copy_frames(old, frames, table, _STORE)
+        return self._before.copy_video(old, self._before.frame_table(old), frames, table, _STORE)

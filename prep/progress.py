@@ -54,3 +54,9 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.close()
+
+
+def announce(line: str, *, quiet: bool) -> None:
+    """Say on stderr what the run is about to do."""
+    if not quiet:
+        print(line, file=sys.stderr)

@@ -1,5 +1,6 @@
 """What a run that made a dataset says at its end."""
 
+import dataclasses
 import shlex
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ def result_table(out: Path, done: Extraction) -> dict[str, Any]:
         "failures": description.failures,
         "num_frames": description.num_frames,
         "num_bytes": description.num_bytes,
-        "open_update": done.open_update,
+        "changes": None if done.changes is None else dataclasses.asdict(done.changes),
+        "unfinished": done.unfinished,
         "is_held": done.is_held,
     }
 
@@ -42,8 +44,8 @@ def result_lines(out: Path, done: Extraction) -> list[str]:
         lines.append(f"this run: {count(done.num_attempted, 'video')} in {done.wall_s:.1f} s, {rate}")
     elif done.was_sealed:
         lines.append("nothing to do: it is complete, of the same videos and settings (prep verify checks its files)")
-    if done.open_update:
-        lines.append(f"{done.open_update} was begun here and not finished: the same command with it goes on")
+    if done.unfinished:
+        lines.append(f"{done.unfinished} was begun here and not finished: the same command with it goes on")
     if done.is_held:
         lines.append("a program still reads what was replaced, which stays until a later prep extract finds it unread")
     if description.counts["failed"]:

@@ -3,7 +3,7 @@
 lock             manifests.lock
 run.json         the settings that all runs into this OUT must share, and of which dataset it is an update
 sources.parquet  the source list, in row order
-plan.json        of an update: the rows that are not decoded (prep.plan)
+plan.json        of an update: the rows that are not decoded, and where frames go (prep.plan)
 journal.jsonl    prep.journal
 spool/           prep.spool
 groups/          prep.commit: what is finished, group by group
@@ -12,7 +12,8 @@ superseded/      each dataset.json that an update replaced and that a reader hol
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+import os
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import count as count_from
 from pathlib import Path, PurePosixPath
@@ -21,7 +22,7 @@ from typing import Any, Literal
 from manifests.atomic import TEMPORARY_PREFIX, atomic_write, disk_errors, sync_folder
 from manifests.description import BEFORE_FOLDER, WORK_FOLDER, is_dataset
 from manifests.errors import DamagedError, UsageError
-from manifests.names import shard_file_name
+from manifests.names import shard_file_name, shard_number
 from manifests.recipe import flat
 from manifests.records import Source
 from manifests.sources import SourceList, read_sources, write_sources
@@ -40,13 +41,50 @@ class Update:
 
 
 @dataclass(frozen=True)
+class Places:
+    """Where a run stores frames: in shards from number `first_shard` on, or in folders under frames/.
+
+    Where the dataset before has a folder in the way (one of its locations, `taken`, is there, above or below), the
+    folder goes under frames-N/, N being `spare`; with `only_spare` all do.
+    """
+
+    first_shard: int = 0
+    taken: frozenset[str] = frozenset()
+    spare: int = 1
+    only_spare: bool = False
+
+    def shard_location(self, group: int) -> str:
+        """Where the shard of a group lies, relative to the dataset."""
+        return f"{arrow.FOLDER}/{shard_file_name(self.first_shard + group)}"
+
+    def folder_location(self, video_id: str) -> str:
+        """Where the frame folder of a video lies, relative to the dataset."""
+        location = frames.location_of(video_id)
+        above = {str(parent) for parent in PurePosixPath(location).parents}
+        in_the_way = self.only_spare or location in self._taken_and_above or not above.isdisjoint(self.taken)
+        return frames.location_of(video_id, self.spare) if in_the_way else location
+
+    @cached_property
+    def _taken_and_above(self) -> frozenset[str]:
+        return self.taken | {str(parent) for location in self.taken for parent in PurePosixPath(location).parents}
+
+
+def free_places(out: Path, taken: frozenset[str]) -> Places:
+    """Places that no file of the dataset in `out` has, nor one that a reader of an earlier one may still need."""
+    shards = out / arrow.FOLDER
+    on_disk = [f"{arrow.FOLDER}/{name}" for name in os.listdir(shards)] if shards.is_dir() else []
+    first_shard = 1 + max(map(shard_number, [*taken, *on_disk]), default=-1)
+    spare = next(number for number in count_from(2) if not (out / frames.location_of("", number)).exists())
+    is_read = (RunFolder(out).superseded).is_dir()
+    return Places(first_shard, taken, spare, only_spare=is_read)
+
+
+@dataclass(frozen=True)
 class RunFolder:
-    """The paths of a run into `out`. An update begins with shard `first_shard`, and puts no frame folder where the
-    dataset before has one of its `folders`."""
+    """The paths of a run into `out`, and where it stores frames."""
 
     out: Path
-    first_shard: int = 0
-    folders: frozenset[str] = frozenset()
+    places: Places = field(default_factory=Places)
 
     @property
     def work(self) -> Path:
@@ -88,26 +126,6 @@ class RunFolder:
     def superseded(self) -> Path:
         return self.work / "superseded"
 
-    def shard_location(self, group: int) -> str:
-        """Where the shard of a group lies, relative to `out`."""
-        return f"{arrow.FOLDER}/{shard_file_name(self.first_shard + group)}"
-
-    def folder_location(self, video_id: str) -> str:
-        """Where the frame folder of a video lies, relative to `out`: frames/<video_id>, or where the dataset before
-        has a folder there, above it or below it, frames-2/<video_id> and so on."""
-        for number in count_from(1):
-            location = frames.location_of(video_id, number)
-            above = {str(parent) for parent in PurePosixPath(location).parents}
-            if location not in self.folders_and_above and not above & self.folders:
-                return location
-        raise AssertionError("unreachable")
-
-    @cached_property
-    def folders_and_above(self) -> frozenset[str]:
-        """`folders`, and each that one of them lies in."""
-        above = {str(parent) for location in self.folders for parent in PurePosixPath(location).parents}
-        return self.folders | above
-
     def make(self) -> None:
         """Raises StoreError."""
         with disk_errors(self.out):
@@ -124,6 +142,10 @@ def state_of(out: Path) -> Literal["new", "open", "sealed"]:
     if (out / WORK_FOLDER).is_dir():
         return "open"
     if not out.exists():
+        if out.is_symlink():
+            raise UsageError(
+                f"{out} is a link to nothing; --out takes a folder that is new, empty or of an earlier run"
+            )
         return "new"
     if not out.is_dir():
         raise UsageError(f"{out} is a file; --out takes a folder that is new, empty or of an earlier run")
@@ -160,7 +182,7 @@ def bind(
 ) -> Earlier:
     """Write the settings and sources of a new run, or compare with those of the run that began.
 
-    The limits and the files of a new dataset may be others: see `note`. Raises UsageError, naming what differs,
+    The limits and the files may be others: see `note`. Raises UsageError, naming what differs,
     DamagedError where the state cannot be read, StoreError.
     """
     if not run.settings.exists():
@@ -173,7 +195,7 @@ def bind(
     except UsageError as error:
         raise DamagedError(f"{error}; remove {run.out} and begin again") from error
     changed, as_now = set(), list(before.sources)
-    if update is None and len(before.sources) == len(sources.sources):
+    if len(before.sources) == len(sources.sources):
         for row, (old, new) in enumerate(zip(before.sources, sources.sources, strict=True)):
             as_now[row] = with_file_of(old, new)
             if as_now[row] != old:
@@ -207,11 +229,13 @@ def note(
 
 
 def open_update(run: RunFolder) -> Update | None:
-    """The update that was begun and not finished, if there is one. Raises DamagedError."""
-    if not run.settings.exists():
+    """The update that was begun and not finished, if there is one that can be gone on with."""
+    try:
+        update = _read_settings(run).get("update")
+        read_sources(run.sources)
+        return Update(**update) if update else None
+    except (DamagedError, UsageError, TypeError):
         return None
-    update = _read_settings(run).get("update")
-    return Update(**update) if update else None
 
 
 def _read_settings(run: RunFolder) -> dict[str, Any]:

@@ -23,7 +23,6 @@ import numpy as np
 from manifests.atomic import disk_errors
 from manifests.command import handle_signals
 from manifests.errors import Interrupted, StoreError
-from manifests.names import unescape_name
 from manifests.sources import SourceList
 from prep import spool
 from prep.child import Job, Reply
@@ -131,13 +130,13 @@ def measure_sample(
 
 
 def _job(folder: Path, sources: SourceList, recipe: ExtractRecipe, row: int) -> Job:
-    """As deep in `folder` as in an OUT, whose name the errors of a Job tell."""
-    source, place = sources.sources[row], folder / "sample" / "spool"
+    source = sources.sources[row]
     return Job(
-        source=sources.root / unescape_name(source.source),
+        out=folder,
+        source=sources.path_of(source),
         source_bytes=source.source_bytes,
-        frames=spool.frames_path(place, row, recipe.store.format),
-        table=spool.table_path(place, row),
+        frames=spool.frames_path(folder, row, recipe.store.format),
+        table=spool.table_path(folder, row),
         recipe=recipe,
     )
 
@@ -172,8 +171,6 @@ def _temporary_folder() -> Iterator[Path]:
         ) from error
     with temporary as name:
         folder = Path(name).absolute()
-        with disk_errors(folder):
-            (folder / "sample" / "spool").mkdir(parents=True)
         yield folder
 
 

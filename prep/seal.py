@@ -6,9 +6,11 @@ finds the tables that it tells of (manifests.dataset.open_table).
 
 import dataclasses
 import os
+import secrets
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from manifests.atomic import atomic_write, disk_errors, sync_folder
-from manifests.description import DESCRIPTION_FILE, Description, hash_classes, hash_file, write_description
+from manifests.description import DESCRIPTION_FILE, Description, has_hash, hash_classes, hash_file, write_description
 from manifests.errors import StoreError
 from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, MANIFEST_SCHEMA
 from manifests.records import STATUSES, Source
@@ -68,7 +70,7 @@ def seal(
     totals = _Totals()
     manifest, frames = run.out / MANIFEST_FILE, run.out / FRAMES_FILE
     if before is not None:
-        _keep_tables(run)
+        _keep_tables(run, before.dataset.description)
     with atomic_write(frames) as temporary:
         parts = _NewRows(frames_part(run, group) for group in range(num_groups))
         _join(temporary, FRAMES_SCHEMA, _frame_tables(plan, before, parts), _FRAMES_ROWS_PER_ROW_GROUP)
@@ -107,24 +109,32 @@ def _require_frames(run: RunFolder, num_groups: int) -> None:
                 raise StoreError(f"{run.out / location} has vanished; check the disk and run the same command again")
 
 
-def _keep_tables(run: RunFolder) -> None:
+def _keep_tables(run: RunFolder, description: Description) -> None:
     """Keep what an update replaces: the tables until dataset.json is the new one, that one for as long as it is held.
 
-    A file system without hard links gets copies; a reader's hold is not seen through one.
+    A file system without hard links gets copies of the tables, and holds are not seen there. A table that is not the
+    one that `description` tells of is not kept: it is what the update mends, or kept already.
     """
     with disk_errors(run.work):
         for folder in (run.before, run.superseded):
             folder.mkdir(exist_ok=True)
-        number = 1 + max((int(path.stem) for path in run.superseded.iterdir()), default=-1)
-        kept = {run.before / name: run.out / name for name in (DESCRIPTION_FILE, MANIFEST_FILE, FRAMES_FILE)}
-        kept[run.superseded / f"{number:05d}.json"] = run.out / DESCRIPTION_FILE
-        for link, file in kept.items():
-            if not link.exists():
-                try:
-                    os.link(file, link)
-                except OSError:
-                    shutil.copyfile(file, link)
-        sync_folder(run.before)
+        for name, sha256 in ((MANIFEST_FILE, description.manifest_sha256), (FRAMES_FILE, description.frames_sha256)):
+            table, kept = run.out / name, run.before / name
+            if not has_hash(table, sha256) or has_hash(kept, sha256):
+                continue
+            kept.unlink(missing_ok=True)
+            try:
+                os.link(table, kept)
+            except OSError:
+                with atomic_write(kept) as temporary:
+                    shutil.copyfile(table, temporary)
+        dataset = run.out / DESCRIPTION_FILE
+        links = list(run.superseded.glob("*.json"))
+        if not any(link.samefile(dataset) for link in links):
+            with suppress(OSError):
+                os.link(dataset, run.superseded / f"{secrets.token_hex(4)}.json")
+        for folder in (run.before, run.superseded, run.work):
+            sync_folder(folder)
 
 
 class _NewRows:

@@ -9,7 +9,7 @@ Neither is synced, so a resumed run believes them only by CRC. A video that fail
 
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from manifests.names import frame_file_name
@@ -17,6 +17,10 @@ from manifests.records import Outcome
 from manifests.stores.arrow import SpoolWriter
 from manifests.stores.frames import FolderWriter
 from prep.frame_table import FrameTable, read_table
+
+ReadFrames = Callable[[Sequence[int]], list[bytes]]
+
+_FRAMES_AT_A_TIME = 64
 
 
 def frames_path(spool: Path, row: int, store: str) -> Path:
@@ -31,6 +35,24 @@ def open_writer(frames: Path, store: str) -> SpoolWriter | FolderWriter:
     """A writer for the frames of one video, in place of whatever is there. Raises OSError."""
     remove(frames)
     return SpoolWriter(frames) if store == "arrow" else FolderWriter(frames)
+
+
+def copy_frames(path: Path, store: str, table_N: FrameTable, read_frames: ReadFrames) -> int | None:
+    """Write frames that are stored elsewhere to `path`, a few in memory at a time; `read_frames` gives their bytes by
+    index. Returns the index of the first that does not have the CRC-32 of `table_N`, None where all have. Raises what
+    `read_frames` raises, and OSError."""
+    writer = open_writer(path, store)
+    try:
+        for start in range(0, len(table_N), _FRAMES_AT_A_TIME):
+            entries = table_N[start : start + _FRAMES_AT_A_TIME]
+            jpegs = read_frames(range(start, start + len(entries)))
+            for index, (jpeg, crc32) in enumerate(zip(jpegs, entries["crc32"].tolist(), strict=True), start):
+                if zlib.crc32(jpeg) != crc32:
+                    return index
+                writer.add(jpeg)
+    finally:
+        writer.close()
+    return None
 
 
 def remove(path: Path) -> None:

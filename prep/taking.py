@@ -1,86 +1,29 @@
-"""Videos whose frames are there already (`prep adopt`, `prep pack`): taken over by threads, as prep.decoding decodes
-others.
+"""Videos whose frames may be there already: in the dataset before, in one that is packed, in a tree that is adopted."""
 
-A task never raises, as in prep.workers: what went wrong with the run itself travels as a value.
-"""
-
-from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
-import joblib
-
-from prep import spool
-from prep.child import Reply
-from prep.run_folder import RunFolder
+from prep.child import Job, Reply
 
 
 class FrameSource(Protocol):
-    """Where the frames are: prep.adopt.FrameTree, prep.pack.Packed. Used by several threads."""
+    """Where the frames of a run come from: prep.decoding.VideoFiles, prep.pack.Packed, prep.adopt.FrameTree."""
 
-    def take(self, row: int, frames: Path, table: Path) -> Reply:
-        """Put the frames of a row and their table into the spool, as a decoding process does. Raises Error where the
-        run cannot go on."""
+    def take(self, row: int, frames: Path, table: Path) -> Reply | Job:
+        """Put the frames of a row and their table into the spool, as a decoding process does, or tell what one has to
+        do. Used by several threads. Raises Error where the run cannot go on."""
         ...
 
 
-class Taking:
-    """Takes `num_jobs` videos at a time."""
+@dataclass(frozen=True)
+class Take:
+    """One video of a source of frames, and where its frames and their table are to be written."""
 
-    def __init__(self, run: RunFolder, store: str, source: FrameSource, num_jobs: int) -> None:
-        self._run = run
-        self._store = store
-        self._source = source
-        self._num_jobs = num_jobs
-        self._stopped = False
+    source: FrameSource
+    row: int
+    frames: Path
+    table: Path
 
-    @property
-    def is_stopped(self) -> bool:
-        return self._stopped
-
-    def stop(self) -> None:
-        """Begin no more. Safe in a signal handler."""
-        self._stopped = True
-
-    def make(self, rows: Sequence[int]) -> Iterator[tuple[int, Reply, bool]]:
-        """(row, reply, False) for each row, as they are done."""
-        parallel = joblib.Parallel(
-            n_jobs=self._num_jobs, backend="threading", return_as="generator_unordered", batch_size=1
-        )
-        results = parallel(joblib.delayed(self._task)(row) for row in self._until_stopped(rows))
-        try:
-            for row, result in results:
-                if isinstance(result, BaseException):
-                    raise result
-                if result is not None:
-                    yield row, result, False
-        except BaseException:
-            # Closing joblib's generator would leave its tasks running.
-            self.stop()
-            for _ in results:
-                pass
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _until_stopped(self, rows: Sequence[int]) -> Iterator[int]:
-        for row in rows:
-            if self._stopped:
-                return
-            yield row
-
-    def _task(self, row: int) -> tuple[int, Reply | BaseException | None]:
-        if self._stopped:
-            return row, None
-        frames, table = spool.frames_path(self._run.spool, row, self._store), spool.table_path(self._run.spool, row)
-        try:
-            return row, self._source.take(row, frames, table)
-        except Exception as error:
-            return row, error
+    def take(self) -> Reply | Job:
+        return self.source.take(self.row, self.frames, self.table)

@@ -85,14 +85,23 @@ class Verification:
 
 def verify(folder: Path, *, deep: bool, num_jobs: int) -> Verification:
     """Raises UsageError where `folder` is no prepared dataset; all that is wrong with one is a Problem."""
+    while True:
+        found, is_current = _verify(folder, deep=deep, num_jobs=num_jobs)
+        if is_current or not found.problems:
+            return found
+
+
+def _verify(folder: Path, *, deep: bool, num_jobs: int) -> tuple[Verification, bool]:
+    """What is found, and whether the dataset is still the one that was looked at: an update may take its tables away
+    while they are read."""
     try:
         read_description(folder)
     except DamagedError as error:
-        return _unreadable(DESCRIPTION_FILE, error)
+        return _unreadable(DESCRIPTION_FILE, error), True
     try:
         dataset = open_dataset(folder)
     except DamagedError as error:
-        return _unreadable(MANIFEST_FILE, error)
+        return _unreadable(MANIFEST_FILE, error), True
     with dataset:
         manifest = dataset.columns(_COLUMNS).to_pylist()
         rows = [{**row, "position": position} for position, row in enumerate(manifest)]
@@ -113,15 +122,17 @@ def verify(folder: Path, *, deep: bool, num_jobs: int) -> Verification:
             readable = _not_named(ok, problems)
             problems += _not_known(_contents(dataset, readable, tables, num_jobs), problems)
             num_frames = sum(row["num_frames"] for row in readable)
+        is_current = dataset.is_current()
     quick = _LOOKED_AT["frames" if in_folders else "arrow"]
     looked_at = f"read and decoded {count(num_frames, 'frame')}" if deep else quick
-    return Verification(
+    found = Verification(
         num_videos=len(ok),
         num_frames=num_frames,
         looked_at=looked_at,
         problems=tuple(problems),
         remarks=tuple(remarks),
     )
+    return found, is_current
 
 
 def _unreadable(name: str, error: DamagedError) -> Verification:
@@ -132,7 +143,10 @@ def _unreadable(name: str, error: DamagedError) -> Verification:
 def _open_run(folder: Path, strays: Sequence[Problem]) -> str:
     """What is said of a dataset into which a run is open, or was killed."""
     left_out = f"; left out {count(len(strays), 'file or folder', 'files and folders')} that the manifest does not name"
-    return f"{folder / WORK_FOLDER} is there: a run is open or was stopped{left_out if strays else ''}"
+    work = folder / WORK_FOLDER
+    is_read = set(os.listdir(work)) == {"lock", "superseded"}
+    state = "a program read what an update replaced" if is_read else "a run is open or was stopped"
+    return f"{work} is there: {state}{left_out if strays else ''}"
 
 
 def problem_lines(problems: Sequence[Problem], max_lines: int) -> list[str]:

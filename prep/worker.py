@@ -12,7 +12,7 @@ The process ends when its stdin does, and dies with the thread that started it.
 """
 
 import ctypes
-import dataclasses
+import gc
 import json
 import os
 import queue
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from manifests.recipe import recipe_from_table
-from manifests.records import Outcome
+from manifests.records import Outcome, by_name
 from prep.extract_video import FrameWriter, extract_video
 from prep.frame_table import write_table
 from prep.memory import limit_data_segment, tells_of_memory
@@ -51,6 +51,7 @@ def main() -> None:
     jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read_jobs, args=(jobs,), daemon=True).start()
     _reply(replies, {"ready": True})
+    gc.freeze()  # what is there from now on need not be looked at by each collection
     while True:
         _reply(replies, _work(jobs.get(), replies))
 
@@ -78,7 +79,7 @@ def _work(job: dict[str, Any], replies: TextIO) -> dict[str, Any]:
         return {"store_error": str(fault)}
     except Exception as error:
         outcome, table_crc32 = _unexpected(error, job["source"]), 0
-    return {"outcome": dataclasses.asdict(outcome), "table_crc32": table_crc32}
+    return {"outcome": by_name(outcome), "table_crc32": table_crc32}
 
 
 def _unexpected(error: Exception, source: str) -> Outcome:
@@ -131,8 +132,10 @@ class _Writer:
         self._writer = writer
 
     def add(self, jpeg: bytes) -> None:
-        with _store_faults():
+        try:  # as _store_faults does, which costs more than it may for each frame
             self._writer.add(jpeg)
+        except OSError as error:
+            raise _StoreFault(error.strerror or str(error)) from error
 
 
 class _Pulse:

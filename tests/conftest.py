@@ -1,6 +1,7 @@
 """Fixtures for all tests: the real command, a small synthetic set, and where the shared clips are."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,11 @@ PREP = Path(sys.executable).parent / "prep"
 TRAIN = Path(sys.executable).parent / "train"
 
 Prep = Callable[..., subprocess.CompletedProcess[str]]
+
+# The programs leave signals ignored that they find so; tests may run in the background or under nohup, their programs
+# not.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

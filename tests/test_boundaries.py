@@ -26,7 +26,10 @@ def test_the_proof_can_fail(tmp_path: Path) -> None:
 
 
 def test_manifests_needs_numpy_and_pyarrow_only(tmp_path: Path) -> None:
-    statement = "import manifests, manifests.sources, manifests.recipe, manifests.stores.arrow, manifests.stores.frames"
+    statement = (
+        "import manifests, manifests.lists, manifests.sources, manifests.recipe, manifests.stores.arrow, "
+        "manifests.stores.frames"
+    )
     allowed = imported_by("import numpy, pyarrow, pyarrow.compute, pyarrow.parquet", tmp_path)
     assert foreign(imported_by(statement, tmp_path)) - allowed == {"manifests"}
 

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 import paddle
 
-from manifests.command import STOPPING_SIGNALS
 from manifests.errors import DamagedError, Error
+from manifests.program import STOPPING_SIGNALS
 from train.dataset import BadSample, ClipDataset, Sample
 from train.sampler import Item
 from train.watchdog import Board, Watchdog

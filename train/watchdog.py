@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from manifests.command import STOPPING_SIGNALS
 from manifests.errors import Error
+from manifests.program import STOPPING_SIGNALS
 from train.dataset import ClipDataset
 
 _WATCH_EVERY_S = 0.5

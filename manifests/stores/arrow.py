@@ -25,6 +25,8 @@ from manifests.records import Placement
 FOLDER = "shards"
 MAX_PART_BYTES = 16 * 1024 * 1024
 
+_BUFFER_BYTES = 256 * 1024
+
 SHARD_SCHEMA = pa.schema(
     [
         ("video_id", pa.string()),
@@ -43,7 +45,7 @@ class SpoolWriter:
     """Writes frames one after the other into a new file, in order, from which a shard is put together."""
 
     def __init__(self, path: Path) -> None:
-        self._file = open(path, "xb")  # noqa: SIM115 - closed by close()
+        self._file = open(path, "xb", buffering=_BUFFER_BYTES)  # noqa: SIM115 - closed by close()
 
     def add(self, jpeg: bytes) -> None:
         self._file.write(jpeg)

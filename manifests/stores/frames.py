@@ -1,9 +1,9 @@
 """Frame folders: one folder a video, frames/<video_id>/img_00001.jpg onwards.
 
-A video that an update decodes again lies in frames-2/ (and again in frames/ after the next one), so that the folder
-of before stays whole until the update is sealed.
+A video that an update stores anew lies in frames-2/, or the next that is free: the folder of before stays whole.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -32,11 +32,14 @@ class FolderWriter:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
-        self._folder = folder
+        self._folder = os.fspath(folder)
         self._num_frames = 0
 
     def add(self, jpeg: bytes) -> None:
-        (self._folder / frame_file_name(self._num_frames)).write_bytes(jpeg)
+        # Unbuffered, and no path objects: half of what a file costs otherwise.
+        with open(f"{self._folder}/{frame_file_name(self._num_frames)}", "wb", buffering=0) as file:
+            if file.write(jpeg) != len(jpeg):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._num_frames += 1
 
     def close(self) -> None:

@@ -10,8 +10,8 @@ Which file a line means is settled by the rules of `match`. A video with 0 in ev
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from manifests.errors import UsageError
 from manifests.names import escape_name
@@ -19,7 +19,7 @@ from manifests.wording import count, quote, quote_some
 from prep.datasets import Scan
 from prep.datasets.annotation_files import annotation_files, read_lines
 from prep.datasets.listed import Line, gather
-from prep.datasets.match import match
+from prep.datasets.match import class_of_folder, match, near_names, require_matches
 from prep.datasets.rows import make_rows
 from prep.datasets.walk import find_videos, left_out, num_left_out
 
@@ -45,13 +45,9 @@ def scan(root: Path, annotations: Sequence[Path] = ()) -> Scan:
     labels = {name: label for label, name in enumerate(classes)}
     found = find_videos(root, expected=frozenset(file.name for file in files))
     matches, by_name = match([video.path for video in found.videos], listed.items, labels)
-    if not matches:
-        raise UsageError(
-            f"no video under {quote(str(root))} is one that {quote(files[0].name)} names "
-            f"(such as {quote(lines[0].name)}): give the folder that holds the videos of these lists"
-        )
+    require_matches(root, matches, lines[0])
     sources = make_rows(
-        found.videos, listed.items, matches, labels, folder_class=lambda path: _class_of_folder(path, labels)
+        found.videos, listed.items, matches, labels, folder_class=lambda path: class_of_folder(path, labels)
     )
     return Scan(
         dataset="hmdb51",
@@ -59,7 +55,7 @@ def scan(root: Path, annotations: Sequence[Path] = ()) -> Scan:
         classes=tuple(escape_name(name) for name in classes),
         notes=(*left_out(found), *_gaps(files, classes), *_unused(lines)),
         num_lines=listed.num_lines,
-        near=tuple((escape_name(matches[file]), escape_name(file)) for file in sorted(by_name)),
+        near=near_names(matches, by_name),
         num_left_out=num_left_out(found),
     )
 
@@ -93,11 +89,6 @@ def _parts(file: Path) -> tuple[str, int]:
     parts = _LIST_NAME.fullmatch(file.name)
     assert parts is not None, file
     return parts["class_name"], int(parts["split"])
-
-
-def _class_of_folder(path: str, labels: Mapping[str, int]) -> str | None:
-    folder = PurePosixPath(path).parent.name
-    return folder if folder in labels else None
 
 
 def _gaps(files: Iterable[Path], classes: Sequence[str]) -> list[str]:

@@ -197,7 +197,8 @@ def _stem(path: str) -> str:
 def _match(files: Sequence[str], listed: Iterable[str]) -> tuple[dict[str, str], set[str]]:
     """The listed path of each file, and the files that were found by less than the path.
 
-    Listed paths without the suffix of a video are compared with the files left without theirs, by the same rules.
+    Listed paths that find no file, or have no suffix of a video, are compared with the files left without theirs, by
+    the same rules: clip.264 may be the name of clip.264.mp4.
     """
     names = list(listed)
     matches, near = match(files, [name for name in names if is_video_name(name)], {})
@@ -205,7 +206,8 @@ def _match(files: Sequence[str], listed: Iterable[str]) -> tuple[dict[str, str],
     for file in files:
         if file not in matches:
             stems.setdefault(_stem(file), []).append(file)
-    by_stem, near_stems = match(stems, [name for name in names if not is_video_name(name)], {})
+    taken = set(matches.values())
+    by_stem, near_stems = match(stems, [name for name in names if name not in taken], {})
     for stem, name in by_stem.items():
         if len(stems[stem]) > 1:
             raise UsageError(

@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from manifests.errors import UsageError
+from manifests.names import escape_name
 from manifests.wording import quote, quote_some
+from prep.datasets.listed import Line
 
 
 def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]) -> tuple[dict[str, str], set[str]]:
@@ -13,12 +15,14 @@ def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]
 
     The first of these rules that finds a file for a listed path settles it:
     1. the file has just that path;
-    2. its path ends in the folder and file name of the listed one (a tree under another folder, such as UCF-101/);
-    3. it has that file name (a tree without class folders);
-    4. it has that file name, upper and lower case aside.
-    By rules 3 and 4 no file is taken that lies in the folder of another class; `labels` has the classes.
+    2. the listed path ends in the whole path of the file, folders included (a list of the same tree elsewhere), and of
+       no longer one;
+    3. its path ends in the folder and file name of the listed one (a tree under another folder, such as UCF-101/);
+    4. it has that file name (a tree without class folders);
+    5. it has that file name, upper and lower case aside.
+    By rules 4 and 5 no file is taken that lies in the folder of another class; `labels` has the classes.
 
-    Returns the files found with the listed path of each, and which of them rules 3 and 4 found. Raises UsageError
+    Returns the files found with the listed path of each, and which of them rules 4 and 5 found. Raises UsageError
     where a rule finds several files for a listed path, or several listed paths for a file: nothing is guessed.
     """
 
@@ -29,13 +33,15 @@ def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]
             return False  # the class in other case: HandStandPushups, HandstandPushups
         return folder in labels and folder != listed_folder
 
+    files_left, listed_left = list(files), list(listed)
+    nested = frozenset(file for file in files_left if "/" in file)
     rules: tuple[Callable[[str], str], ...] = (
         lambda path: path,
+        lambda path: _longest_end(path, nested),
         lambda path: "/".join(path.split("/")[-2:]),
         lambda path: path.rpartition("/")[2],
         lambda path: path.rpartition("/")[2].casefold(),
     )
-    files_left, listed_left = list(files), list(listed)
     matches: dict[str, str] = {}
     by_path: set[str] = set()
     for number, rule in enumerate(rules, start=1):
@@ -46,16 +52,43 @@ def match(files: Iterable[str], listed: Iterable[str], labels: Mapping[str, int]
                 (file, path)
                 for path in listed_of[key]
                 for file in files_of[key]
-                if number < 3 or not another_class(file, path)
+                if number < 4 or not another_class(file, path)
             ]
             _refuse_several(pairs)
             matches.update(pairs)
-        if number == 2:
+        if number == 3:
             by_path = set(matches)
         taken = set(matches.values())
         files_left = [file for file in files_left if file not in matches]
         listed_left = [path for path in listed_left if path not in taken]
     return matches, matches.keys() - by_path
+
+
+def require_matches(root: Path, matches: Mapping[str, str], first: Line) -> None:
+    """Raises UsageError where no file is one of the listed videos, of which `first` is one."""
+    if not matches:
+        raise UsageError(
+            f"no video under {quote(str(root))} is one that {quote(first.file)} names "
+            f"(such as {quote(first.name)}): give the folder that holds the videos of these lists"
+        )
+
+
+def near_names(matches: Mapping[str, str], by_name: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """(listed path, file) of the files found `by_name`, as Scan.near has them."""
+    return tuple((escape_name(matches[file]), escape_name(file)) for file in sorted(by_name))
+
+
+def class_of_folder(path: str, labels: Mapping[str, int]) -> str | None:
+    """The class whose name the folder of a file has."""
+    folder = PurePosixPath(path).parent.name
+    return folder if folder in labels else None
+
+
+def _longest_end(path: str, files: frozenset[str]) -> str:
+    """The longest of `files` that `path` is, or ends in after a slash; the path itself where there is none."""
+    parts = path.split("/")
+    ends = ("/".join(parts[start:]) for start in range(len(parts) - 1))
+    return next((end for end in ends if end in files), path)
 
 
 def _group(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

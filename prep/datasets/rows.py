@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from manifests.errors import UsageError
-from manifests.names import escape_name, folders_of, video_ids
+from manifests.names import escape_name, folders_above, video_ids
 from manifests.records import Source
 from manifests.wording import quote
 from prep.datasets.listed import Item
@@ -85,7 +85,7 @@ def _names(files: Iterable[str]) -> str:
 
 
 def _refuse_folders(missing: Mapping[str, Item], on_disk: Iterable[str]) -> None:
-    folders = folders_of([*on_disk, *missing])
+    folders = folders_above([*on_disk, *missing])
     for path, item in missing.items():
         if path in folders:
             raise UsageError(f"{_names(item.files)}: {quote(path)} is named as a video, but it is a folder of such")

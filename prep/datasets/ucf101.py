@@ -24,7 +24,7 @@ from manifests.wording import count, quote, quote_some
 from prep.datasets import Scan
 from prep.datasets.annotation_files import annotation_files, likely_places, read_lines
 from prep.datasets.listed import Line, gather
-from prep.datasets.match import match
+from prep.datasets.match import class_of_folder, match, near_names, require_matches
 from prep.datasets.rows import make_rows
 from prep.datasets.walk import find_videos, is_video_name, left_out, num_left_out
 
@@ -54,13 +54,10 @@ def scan(root: Path, annotations: Sequence[Path] = ()) -> Scan:
     listed = gather(lines)
     found = find_videos(root, expected=frozenset(files))
     matches, by_name = match([video.path for video in found.videos], listed.items, labels)
-    if lines and not matches:
-        raise UsageError(
-            f"no video under {quote(str(root))} is one that {quote(lines[0].file)} names "
-            f"(such as {quote(lines[0].name)}): give the folder that holds the videos of these lists"
-        )
+    if lines:
+        require_matches(root, matches, lines[0])
     sources = make_rows(
-        found.videos, listed.items, matches, labels, folder_class=lambda path: _class_of_folder(path, labels)
+        found.videos, listed.items, matches, labels, folder_class=lambda path: class_of_folder(path, labels)
     )
     return Scan(
         dataset="ucf101",
@@ -68,7 +65,7 @@ def scan(root: Path, annotations: Sequence[Path] = ()) -> Scan:
         classes=tuple(escape_name(name) for name in labels),
         notes=(*left_out(found), *_doubts(sources, bool(lines))),
         num_lines=listed.num_lines,
-        near=tuple((escape_name(matches[file]), escape_name(file)) for file in sorted(by_name)),
+        near=near_names(matches, by_name),
         num_left_out=num_left_out(found),
     )
 
@@ -138,11 +135,6 @@ def _is_video_path(path: str) -> bool:
     """Whether a line's path is a video's in a class folder, under the root."""
     parts = PurePosixPath(path).parts
     return len(parts) > 1 and parts[0] != "/" and ".." not in parts and "\0" not in path and is_video_name(path)
-
-
-def _class_of_folder(path: str, labels: Mapping[str, int]) -> str | None:
-    folder = PurePosixPath(path).parent.name
-    return folder if folder in labels else None
 
 
 def _doubts(sources: Sequence[Source], have_lists: bool) -> list[str]:

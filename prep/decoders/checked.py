@@ -11,13 +11,12 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 from av.video.frame import VideoFrame
 from av.video.reformatter import VideoReformatter
 
+from manifests.closing import Closing
 from prep.decoders.interface import Header, Planes, Tally, VideoError
 from prep.decoders.pyav import PyavDecoder, PyavFrame
 from prep.geometry import Orientation, Size, UInt8Array
@@ -26,7 +25,8 @@ ReadPictures = Callable[[Path, Orientation], Generator[VideoFrame, None, None]]
 """The RGB or BGR pictures of the video at a path, in order, as coded: not turned, though the library may do so by the
 orientation given. Raises VideoError where the library stops with an error."""
 
-_SAMPLE = Size(32, 24)
+SAMPLE = Size(32, 24)
+"""The grid of pixels by which pictures are compared; smaller pictures have a smaller one."""
 
 MAX_DISTANCE = 3.0
 """Mean absolute difference in levels between samples of one picture. The roundings of the libraries make 0 to 1.8 of
@@ -64,7 +64,7 @@ class CheckedFrame:
         return self._picture.planes(size)
 
 
-class CheckedDecoder:
+class CheckedDecoder(Closing):
     """See prep.decoders.interface.Decoder. `name` is that of the library, `version` its version."""
 
     def __init__(self, path: Path, name: str, version: str, read_pictures: ReadPictures) -> None:
@@ -111,14 +111,6 @@ class CheckedDecoder:
             self._pictures.close()
         self._reference.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _fault(self, num_frames: int, what: str) -> VideoError:
         if num_frames == 0:
             return VideoError("unsupported", f"{self._name} cannot decode this {self.header.codec} video: it {what}")
@@ -147,25 +139,25 @@ class _Watch:
 
     def fault(self, reference: PyavFrame, picture: PyavFrame) -> str | None:
         """Say how the picture, or the one before, is not that of its reference, or None."""
-        size = Size(min(_SAMPLE.width, reference.size.width), min(_SAMPLE.height, reference.size.height))
+        size = Size(min(SAMPLE.width, reference.size.width), min(SAMPLE.height, reference.size.height))
         matrix = reference.native.colorspace
         expected_HW = PyavFrame(reference.native, None, self._reformatters[0]).sample(size, matrix)
         sample_HW = PyavFrame(picture.native, None, self._reformatters[1]).sample(size, matrix)
-        distance = _distance(sample_HW, expected_HW)
+        distance = mean_difference(sample_HW, expected_HW)
         before, self._before = self._before, (expected_HW, sample_HW, distance)
         if distance > MAX_DISTANCE:
             # Luma also changes with colours that RGB cannot hold: libraries clip these as PyAV does.
-            distance_rgb = _distance(picture.rgb(matrix), reference.rgb(matrix))
+            distance_rgb = mean_difference(picture.rgb(matrix), reference.rgb(matrix))
             return f"gives another picture, {distance_rgb:.0f} levels away" if distance_rgb > MAX_DISTANCE else None
         if before is not None:
             expected_before_HW, sample_before_HW, distance_before = before
-            if _distance(sample_HW, expected_before_HW) < distance - MIN_NEARER:
+            if mean_difference(sample_HW, expected_before_HW) < distance - MIN_NEARER:
                 return "gives the last picture again"
-            if _distance(sample_before_HW, expected_HW) < distance_before - MIN_NEARER:
+            if mean_difference(sample_before_HW, expected_HW) < distance_before - MIN_NEARER:
                 return "turns out to have left one out"
         return None
 
 
-def _distance(one: UInt8Array, other: UInt8Array) -> float:
+def mean_difference(one: UInt8Array, other: UInt8Array) -> float:
     """Mean absolute difference in levels."""
     return float(np.abs(one.astype(np.int16) - other).mean())

@@ -37,14 +37,14 @@ def read_pictures(path: Path, orientation: Orientation = UPRIGHT) -> Generator[V
         try:
             reader = decord.VideoReader(name, ctx=decord.cpu(0), num_threads=1)
         except (decord.DECORDError, RuntimeError) as error:
-            raise VideoError("unsupported", f"decord cannot open it: {_without_place(error)}") from error
+            raise VideoError("unsupported", f"decord cannot open it: {without_place(error)}") from error
     while True:
         try:
             picture_HWC = reader.next().asnumpy()
         except StopIteration:
             return
         except (decord.DECORDError, RuntimeError) as error:
-            raise VideoError("decode", f"decord stops: {_without_place(error)}") from error
+            raise VideoError("decode", f"decord stops: {without_place(error)}") from error
         if picture_HWC.ndim != 3 or picture_HWC.shape[2] != 3:
             raise VideoError("decode", f"decord gives an array of shape {picture_HWC.shape} for a picture")
         yield VideoFrame.from_ndarray(_as_coded(picture_HWC, orientation), format="rgb24")
@@ -56,6 +56,6 @@ def _as_coded(picture_HWC: UInt8Array, orientation: Orientation) -> UInt8Array:
     return np.ascontiguousarray(np.rot90(picture_HWC, k=turn_deg // 90))
 
 
-def _without_place(error: Exception) -> str:
+def without_place(error: Exception) -> str:
     """Its first line without times, lines of its source, and names of files."""
     return re.sub(r"\[[\d:]+\] \S+:\d+: |\[?/proc/self/fd/\d+\]?", "", str(error)).strip().partition("\n")[0]

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
 import av
 import av.error
@@ -25,6 +24,7 @@ from av.video.plane import VideoPlane
 from av.video.reformatter import ColorRange, Colorspace, Interpolation, VideoReformatter
 from av.video.stream import VideoStream
 
+from manifests.closing import Closing
 from prep.colour import to_jfif
 from prep.decoders.interface import Header, Planes, Tally, VideoError
 from prep.geometry import UPRIGHT, Orientation, Size, UInt8Array, orientation_from_matrix
@@ -38,6 +38,9 @@ _COLORSPACES = {
     9: Colorspace.BT2020,
     10: Colorspace.BT2020,
 }
+
+# Pixel formats that need no conversion but that of levels.
+_AS_STORED = ("yuv420p", "yuvj420p")
 
 # A chroma sample is the mean over all pixels that it stands for.
 _AVERAGE_CHROMA = Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INP
@@ -81,6 +84,8 @@ class PyavFrame:
 
     def planes(self, size: Size) -> Planes:
         native = self.native
+        if native.format.name in _AS_STORED and (native.width, native.height) == (size.width, size.height):
+            return self._jfif(native)
         # Area averaging does not alias when shrinking; enlarging by it would give blocks.
         shrinks = size.width <= native.width and size.height <= native.height
         scaling = Interpolation.AREA if shrinks else Interpolation.BICUBIC
@@ -91,10 +96,13 @@ class PyavFrame:
             scaling | _AVERAGE_CHROMA if self._is_rgb else scaling,
             ColorRange.MPEG if self._is_rgb else self._range,
         )
-        y_HW, u_hw, v_hw = (_plane_array(plane) for plane in scaled.planes)
+        return self._jfif(scaled)
+
+    def _jfif(self, yuv: VideoFrame) -> Planes:
+        y_HW, u_hw, v_hw = map(_plane_array, yuv.planes)
         if self._is_rgb:
             return to_jfif((y_HW, u_hw, v_hw), _BT601_MATRIX, full_range=False)
-        return to_jfif((y_HW, u_hw, v_hw), native.colorspace, full_range=self._range == ColorRange.JPEG)
+        return to_jfif((y_HW, u_hw, v_hw), self.native.colorspace, full_range=self._range == ColorRange.JPEG)
 
     def sample(self, size: Size, matrix: int) -> UInt8Array:
         """Luma, full range, of a grid of `size` single pixels: enough to recognise the picture by. `matrix`, as ITU-T
@@ -152,7 +160,7 @@ def open_video(path: Path) -> "PyavDecoder":
     return PyavDecoder(path)
 
 
-class PyavDecoder:
+class PyavDecoder(Closing):
     """See prep.decoders.interface.Decoder."""
 
     version = f"pyav {VERSION}"
@@ -170,6 +178,7 @@ class PyavDecoder:
             self._resources = on_failure.pop_all()
         # Processes are the parallelism.
         self._stream.codec_context.thread_count = 1
+        self._tick_s = self._stream.time_base
         self.header = Header(
             container=self._container.format.name,
             codec=self._stream.codec_context.codec.canonical_name,
@@ -195,14 +204,6 @@ class PyavDecoder:
     def close(self) -> None:
         self._resources.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _packets(self) -> "Iterator[Packet[VideoStream] | None]":
         """The packets of the stream, then None, which drains the decoder."""
         try:
@@ -223,9 +224,9 @@ class PyavDecoder:
     def _time_of(self, native: VideoFrame) -> float | None:
         # AVI has no presentation times. Those that libavformat makes up are out of order around B-frames, but the
         # decoding times of frames in the order shown are in order.
-        ticks = native.dts if self._container.format.name == "avi" else native.pts
-        if ticks is not None and self._stream.time_base is not None:
-            return float(ticks * self._stream.time_base)
+        ticks = native.dts if self.header.container == "avi" else native.pts
+        if ticks is not None and self._tick_s is not None:
+            return ticks * self._tick_s.numerator / self._tick_s.denominator
         # The last frames of an AVI with B-frames have no packet to take a time from.
         if self._time_s is not None and self.header.declared_fps:
             return self._time_s + float(1 / self.header.declared_fps)
@@ -296,8 +297,7 @@ def _as_progressive(native: VideoFrame) -> VideoFrame:
 
 
 def _plane_array(plane: VideoPlane) -> UInt8Array:
-    rows: UInt8Array = np.frombuffer(memoryview(plane), np.uint8).reshape(plane.height, plane.line_size)
-    return rows[:, : plane.width]
+    return np.ndarray((plane.height, plane.width), np.uint8, memoryview(plane), strides=(plane.line_size, 1))
 
 
 def _message(line: LogLine) -> str:

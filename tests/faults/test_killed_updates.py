@@ -1,6 +1,8 @@
 """--retry and --update, killed before each change that they make to the disk, and under a program that reads."""
 
+import errno
 import os
+import random
 import shutil
 import zlib
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 from clips import Clip, write_clip
 from conftest import Prep
 from crash_points import calls_of, run_until
+from stand_in import CALLS, bad_disk
 from trees import hash_tree
 
 from manifests import open_dataset
@@ -95,6 +98,84 @@ def test_an_update_killed_at_any_moment(prep: Prep, videos: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("store", ["arrow", "frames"])
+def test_an_update_that_is_dropped_leaves_the_dataset_of_before(
+    prep: Prep, videos: Path, tmp_path: Path, store: str
+) -> None:
+    """Another request is refused while one is open; by force it takes the place of that, whenever that was killed."""
+    old = tmp_path / "old"
+    assert prep(*command(videos, old, store)).returncode == 3
+    whole = (videos / "A" / "a.avi").read_bytes()
+    draw(videos / "A" / "a.avi", 9)
+    new = tmp_path / "new"
+    shutil.copytree(old, new)
+    calls = calls_of(tmp_path / "log", command(videos, new, store, "--update"))
+    commit = next(index for index, call in enumerate(calls) if call[-1] == str(new / "dataset.json"))
+    before = contents_of(old)
+    for number in (commit - 7, commit - 4, commit - 2, commit):
+        out = tmp_path / "out"
+        shutil.copytree(old, out)
+        draw(videos / "A" / "a.avi", 9)
+        assert run_until(tmp_path / "crash", command(videos, out, store, "--update"), number).returncode == -9
+        refused = prep(*command(videos, out, store, "--retry", "changed"))
+        assert (refused.returncode, "have it dropped by --force" in refused.stderr) == (2, True), calls[number]
+        (videos / "A" / "a.avi").write_bytes(whole)
+        dropped = prep(*command(videos, out, store, "--retry", "changed", "--force"))
+        assert dropped.returncode == 3, dropped.stderr
+        assert contents_of(out) == before
+        assert not (out / ".work").exists()
+        assert verify(out, deep=True, num_jobs=1).problems == ()
+        assert prep(*command(videos, out, store, "--retry", "damaged")).returncode == 3
+        shutil.rmtree(out)
+
+
+@pytest.mark.parametrize("store", ["arrow", "frames"])
+@pytest.mark.parametrize("then", ["nothing to do", "refused", "plain"])
+def test_what_a_dropped_update_stored_does_not_stay(
+    prep: Prep, videos: Path, tmp_path: Path, store: str, then: str
+) -> None:
+    """Also where nothing comes of the next run, since the new video is gone again or the run is refused."""
+    out = tmp_path / "out"
+    assert prep(*command(videos, out, store)).returncode == 3
+    expected = hash_tree(out)
+    draw(videos / "A" / "new.avi", 9)
+    shutil.copytree(out, tmp_path / "new")
+    calls = calls_of(tmp_path / "log", command(videos, tmp_path / "new", store, "--update"))
+    commits = [call[0] == "replace" and call[-1].endswith("/00000.manifest.parquet") for call in calls]
+    stored = commits.index(True)
+    assert run_until(tmp_path / "crash", command(videos, out, store, "--update"), stored + 1).returncode == -9
+    assert {path for path in hash_tree(out).keys() - expected.keys() if not path.startswith(".work/")}
+    (videos / "A" / "new.avi").unlink()
+    if then == "refused":
+        for path in (videos / "A").iterdir():
+            path.rename(tmp_path / path.name)
+        (videos / "B" / "d.avi").unlink()
+        assert prep(*command(videos, out, store, "--update")).returncode == 2
+    elif then == "plain":
+        finished = prep(*command(videos, out, store))
+        assert "--update was begun here and not finished" in finished.stdout
+        assert prep(*command(videos, out, store, "--retry", "changed", "--force")).returncode == 3
+    else:
+        done = prep(*command(videos, out, store, "--update"))
+        assert (done.returncode, "nothing to do" in done.stdout) == (3, True), done.stderr
+    assert hash_tree(out) == expected
+
+
+@pytest.mark.parametrize("broken", ["run.json", "plan.json", "sources.parquet"])
+def test_an_update_whose_state_is_broken_is_begun_anew(prep: Prep, videos: Path, tmp_path: Path, broken: str) -> None:
+    out = tmp_path / "out"
+    assert prep(*command(videos, out, "arrow")).returncode == 3
+    change(videos)
+    shutil.copytree(out, tmp_path / "new")
+    calls = calls_of(tmp_path / "log", command(videos, tmp_path / "new", "arrow", "--update"))
+    number = next(index for index, call in enumerate(calls) if call[-1].endswith("shard-00005.arrow"))
+    assert run_until(tmp_path / "crash", command(videos, out, "arrow", "--update"), number).returncode == -9
+    (out / ".work" / broken).write_bytes(b"{")
+    assert prep(*command(videos, out, "arrow", "--update")).returncode == 0
+    assert contents_of(out) == contents_of(tmp_path / "new")
+    assert verify(out, deep=True, num_jobs=1).problems == ()
+
+
+@pytest.mark.parametrize("store", ["arrow", "frames"])
 def test_a_new_dataset_killed_at_any_moment(prep: Prep, videos: Path, tmp_path: Path, store: str) -> None:
     calls = calls_of(tmp_path / "log", command(videos, tmp_path / "undisturbed", store))
     expected = hash_tree(tmp_path / "undisturbed")
@@ -109,11 +190,15 @@ def test_a_new_dataset_killed_at_any_moment(prep: Prep, videos: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("store", ["arrow", "frames"])
-def test_names_follow_data(videos: Path, tmp_path: Path, store: str) -> None:
+@pytest.mark.parametrize("is_update", [False, True])
+def test_names_follow_data(prep: Prep, videos: Path, tmp_path: Path, store: str, is_update: bool) -> None:
     """As a power cut needs it: what is renamed was synced before, and dataset.json comes after the synced names of all
-    that it tells of."""
+    that it tells of, and of what keeps the one before valid until then."""
     out = tmp_path / "out"
-    calls = calls_of(tmp_path / "log", command(videos, out, store))
+    if is_update:
+        assert prep(*command(videos, out, store)).returncode == 3
+        change(videos)
+    calls = calls_of(tmp_path / "log", command(videos, out, store, *(["--update"] if is_update else [])))
     synced: set[str] = set()
     unsynced_names: set[str] = set()
     for name, *paths in calls:
@@ -125,38 +210,74 @@ def test_names_follow_data(videos: Path, tmp_path: Path, store: str) -> None:
             if paths[1] == str(out / "dataset.json"):
                 assert not unsynced_names
             unsynced_names.add(paths[1])
+        elif name == "link":
+            unsynced_names.add(paths[1])
     assert not unsynced_names
     replaced = [Path(call[2]).name for call in calls if call[0] == "replace"]
     assert replaced[-3:] == ["frames.parquet", "manifest.parquet", "dataset.json"]
 
 
 @pytest.mark.parametrize("store", ["arrow", "frames"])
-def test_under_a_program_that_reads(prep: Prep, videos: Path, tmp_path: Path, store: str) -> None:
-    """Whoever opened the old dataset reads it to its end; what was replaced goes once nobody reads it."""
+@pytest.mark.parametrize("call", CALLS)
+def test_an_update_on_a_disk_that_goes_bad(prep: Prep, videos: Path, tmp_path: Path, store: str, call: str) -> None:
+    """At any moment the dataset in OUT is a whole one, and the same command goes on once the disk is good again."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    assert prep(*command(videos, old, store)).returncode == 3
+    change(videos)
+    shutil.copytree(old, new)
+    assert prep(*command(videos, new, store, "--update")).returncode == 0
+    before, after, expected = contents_of(old), contents_of(new), hash_tree(new)
+    chance = random.Random(f"{store} {call}")
+    num_calls, num_failures = 0, 0
+    while num_failures < 6:
+        out = tmp_path / "out"
+        shutil.copytree(old, out)
+        env = bad_disk(tmp_path, out, call, errno.EIO, after=num_calls)
+        done = prep(*command(videos, out, store, "--update"), env=env)
+        assert contents_of(out) in (before, after)
+        if done.returncode != 0:
+            assert done.returncode == 5, done.stderr
+            assert "Input/output error" in done.stderr
+            assert prep(*command(videos, out, store, "--update")).returncode == 0
+        assert hash_tree(out) == expected
+        shutil.rmtree(out)
+        if done.returncode == 0:
+            break  # there are no more such calls
+        num_failures += 1
+        num_calls += 1 if call == "mkdir" else chance.randint(1, 8)
+    assert num_failures > 1
+
+
+@pytest.mark.parametrize("store", ["arrow", "frames"])
+def test_under_programs_that_read(prep: Prep, videos: Path, tmp_path: Path, store: str) -> None:
+    """Whoever opened a dataset reads it to its end, through any number of updates of the same video, also one that has
+    not read before; what was replaced goes once nobody reads it."""
     out = tmp_path / "out"
     assert prep(*command(videos, out, store)).returncode == 3
-    with open_dataset(out) as reader:
-        before = contents(reader)
+    expected = contents_of(out)
+    with open_dataset(out) as first, open_dataset(out) as late:
+        assert contents(first) == expected
         change(videos)
         updated = prep(*command(videos, out, store, "--update"))
         assert updated.returncode == 0, updated.stderr
         assert "a program still reads what was replaced" in updated.stdout
-        assert contents(reader) == before
-        after = contents_of(out)
-        assert len(after) == 7
+        assert contents(first) == expected
+        second_expected = contents_of(out)
+        assert len(second_expected) == 7
         checked = prep("verify", out, "--deep")
-        assert checked.returncode == 0, checked.stdout
-        draw(videos / "A" / "a.avi", 11)
-        with open_dataset(out) as second_reader:
-            assert prep(*command(videos, out, store, "--update")).returncode == 0
-            assert (contents(reader), contents(second_reader)) == (before, after)
-        assert contents(reader) == before
-        assert prep(*command(videos, out, store, "--update")).returncode == 0
-        assert contents(reader) == before
+        assert (checked.returncode, "remark: " in checked.stdout) == (0, True), checked.stdout
+        with open_dataset(out) as second:
+            for num_frames in (11, 12, 13):
+                draw(videos / "A" / "b.avi", num_frames)
+                assert prep(*command(videos, out, store, "--update")).returncode == 0
+            assert contents(second) == second_expected
+        assert contents(first) == expected
+        assert contents(late) == expected
     done = prep(*command(videos, out, store))
     assert (done.returncode, "nothing to do" in done.stdout) == (0, True)
     assert not (out / ".work").exists()
-    named = {video["location"] for video in open_dataset(out).manifest.to_pylist()}
+    with open_dataset(out) as dataset:
+        named = {video["location"] for video in dataset.manifest.to_pylist()}
     if store == "arrow":
         assert {f"shards/{name}" for name in os.listdir(out / "shards")} == named
     else:

@@ -37,7 +37,7 @@ def peak_mib(source: Path, recipe: ExtractRecipe, num_frames: int) -> float:
     """The most memory that a new process holds while it decodes a video of so many frames."""
     frames, table = source.with_suffix(".jpegs"), source.with_suffix(".table")
     with closing(Child()) as child:
-        reply = child.extract(Job(source, None, frames, table, resolve(recipe)), timeout_s=60.0)
+        reply = child.extract(Job(source.parent, source, None, frames, table, resolve(recipe)), timeout_s=60.0)
         assert (reply.outcome.status, reply.outcome.num_frames) == ("ok", num_frames)
         return memory_mib(pid_of_child(), "VmHWM")
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,13 @@ def test_retry_failed_with_other_limits(prep: Prep, command: list[object], video
     assert (done.returncode, json.loads(done.stdout)["num_attempted"]) == (3, 0)
 
 
-@pytest.mark.parametrize("damage", ["a flipped byte", "a lost file", "an extra file", "frames.parquet"])
-def test_retry_damaged(prep: Prep, command: list[object], tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    "damage", ["a flipped byte", "a lost file", "an extra file", "frames.parquet", "no frames.parquet"]
+)
+def test_retry_damaged(prep: Prep, command: list[object], videos: Path, tmp_path: Path, damage: str) -> None:
     out = tmp_path / "out"
-    assert prep(*command).returncode == 0
+    (videos / "A" / "no.avi").write_bytes(b"no video")
+    assert prep(*command).returncode == 3
     shutil.copytree(out, tmp_path / "whole")
     victim = sorted(path for path in out.rglob("*") if path.suffix in (".arrow", ".jpg"))[-1]
     if damage == "a flipped byte":
@@ -102,15 +106,17 @@ def test_retry_damaged(prep: Prep, command: list[object], tmp_path: Path, damage
         victim.unlink()
     elif damage == "an extra file":
         shutil.copy(victim, victim.with_name("shard-00099.arrow" if victim.suffix == ".arrow" else "img_09999.jpg"))
-    else:
+    elif damage == "frames.parquet":
         (out / "frames.parquet").write_bytes(b"PAR1")
+    else:
+        (out / "frames.parquet").unlink()
     assert prep("verify", out, "--deep").returncode == 4
     damaged = hash_tree(out)
     wrong = prep(*command, "--retry", "damaged", "--set", "frames.quality=50")
     assert (wrong.returncode, "frames.quality 90, not 50" in wrong.stderr) == (2, True)
     assert hash_tree(out) == damaged
     done = prep(*command, "--retry", "damaged")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3, done.stderr
     checked = prep("verify", out, "--deep")
     assert checked.returncode == 0, checked.stdout
     assert same_frames(out, tmp_path / "whole")
@@ -127,6 +133,7 @@ def test_retry_changed_and_update(prep: Prep, command: list[object], videos: Pat
     draw(videos / "A" / "c.avi", 8)
     done = prep(*command, "--retry", "changed")
     assert (done.returncode, json.loads(done.stdout)["num_attempted"]) == (0, 1)
+    assert json.loads(done.stdout)["changes"]["num_decoded_again"] == 1
     assert rows_of(out)["A/c"]["num_frames"] == 8
     draw(videos / "A" / "new.avi", 3)
     done = prep(*command, "--retry", "changed")
@@ -136,6 +143,7 @@ def test_retry_changed_and_update(prep: Prep, command: list[object], videos: Pat
     assert (done.returncode, "take them over with --update" in done.stderr) == (2, True)
     done = prep(*command, "--update")
     assert (done.returncode, json.loads(done.stdout)["num_attempted"]) == (0, 1)
+    assert f"{out}: 1 new, 0 gone (their frames are deleted), 0 decoded again" in done.stderr
     assert prep(*command[:3], tmp_path / "fresh", *command[4:]).returncode == 0
     assert same_frames(out, tmp_path / "fresh")
     updated = hash_tree(out)
@@ -180,7 +188,7 @@ def test_an_update_that_would_leave_no_ok_video(
         path.write_bytes(b"no video")
     done = prep(*command, "--update")
     assert done.returncode == 6
-    assert "none of 6 videos is ok (unreadable 6)" in done.stderr
+    assert f"none of 6 videos is ok (unreadable 6), so {tmp_path / 'out'} stays as it was" in done.stderr
     after = hash_tree(tmp_path / "out")
     assert {path: after.get(path) for path in before} == before
     assert prep("verify", tmp_path / "out", "--deep").returncode == 0
@@ -203,6 +211,98 @@ def test_too_many_failures_stop_a_run_that_goes_on_once_they_are_mended(
     assert done.returncode == 0, done.stderr
     assert prep(*command[:3], tmp_path / "fresh", *command[4:]).returncode == 0
     assert hash_tree(out) == hash_tree(tmp_path / "fresh")
+
+
+def test_an_update_that_stopped_goes_on_with_mended_files(
+    prep: Prep, command: list[object], videos: Path, tmp_path: Path
+) -> None:
+    """And is begun anew when there are other videos by then."""
+    out = tmp_path / "out"
+    assert prep(*command).returncode == 0
+    for name, num_frames in (("A/b", 11), ("B/d", 12), ("B/e", 13)):
+        draw(videos / f"{name}.avi", num_frames)
+    whole = cut(videos / "B" / "d.avi")
+    stopped = prep(*command, "--update", "--jobs", 1, "--max-failures", 0)
+    assert stopped.returncode == 6, stopped.stderr
+    (videos / "B" / "d.avi").write_bytes(whole)
+    done = prep(*command, "--update", "--max-failures", 0)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["num_attempted"] == 2  # A/b was done before
+    cut(videos / "B" / "d.avi")
+    assert prep(*command, "--update", "--jobs", 1, "--max-failures", 0).returncode == 6
+    (videos / "B" / "d.avi").write_bytes(whole)
+    draw(videos / "A" / "late.avi", 3)
+    done = prep(*command, "--update")
+    assert (done.returncode, "the run with --update that was begun is dropped" in done.stderr) == (0, True)
+    assert prep(*command[:3], tmp_path / "fresh", *command[4:]).returncode == 0
+    assert same_frames(out, tmp_path / "fresh")
+    assert prep("verify", out, "--deep").returncode == 0
+
+
+def test_frames_are_not_given_up_for_files_that_are_away(
+    prep: Prep, command: list[object], videos: Path, tmp_path: Path
+) -> None:
+    """A list names them still; a folder that is not mounted is not the end of what was made of it."""
+    out, listed = tmp_path / "out", tmp_path / "sources.parquet"
+    assert prep("scan", videos, "--out", listed).returncode == 0
+    from_list = [command[0], listed, *command[2:]]
+    assert prep(*from_list).returncode == 0
+    before = hash_tree(out)
+    (videos / "B").rename(tmp_path / "away")
+    for flags in (["--retry", "changed"], ["--update"]):
+        done = prep(*from_list, *flags)
+        assert done.returncode == 2
+        assert "No such file or directory; bring it back, or scan again" in done.stderr
+        assert hash_tree(out) == before
+
+
+def test_an_update_that_cannot_fit_is_not_begun(prep: Prep, videos: Path, tmp_path: Path) -> None:
+    mount = tmp_path / "small"
+    mount.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", mount], check=False).returncode != 0:
+        pytest.skip("mounting a small tmpfs is not allowed here")
+    try:
+        out = mount / "out"
+        assert prep("extract", videos, "--out", out).returncode == 0
+        before = hash_tree(out)
+        for index in range(40):
+            draw(videos / "C" / f"c{index:02d}.avi", 40)
+        refused = prep("extract", videos, "--out", out, "--update")
+        assert refused.returncode == 5
+        assert "begin all the same with --force" in refused.stderr
+        assert hash_tree(out) == before
+    finally:
+        subprocess.run(["umount", mount], check=True)
+
+
+def test_other_limits_leave_what_is_ok_however_it_is_grouped(
+    prep: Prep, command: list[object], videos: Path, tmp_path: Path
+) -> None:
+    """Also what was committed in one group with what is tried again."""
+    cut(videos / "B" / "f.avi")
+    for size in (1, 2, 64):
+        out = tmp_path / f"out{size}"
+        grouped = [*command[:3], out, *command[4:], "--set", f"store.videos_per_shard={size}"]
+        assert prep(*grouped, "--jobs", 1, "--max-failures", 0).returncode == 6
+        done = prep(*grouped, "--set", "limits.min_frames=6", "--json")
+        assert done.returncode == 3
+        # All but the broken one were ok before, with 4 to 8 frames.
+        assert json.loads(done.stdout)["counts"] == {"ok": 5, "failed": 1, "excluded": 0}
+        assert json.loads(done.stdout)["num_attempted"] == 1
+        assert prep("verify", out, "--deep").returncode == 0
+
+
+def test_a_group_that_loses_its_last_ok_video_leaves_no_shard(
+    prep: Prep, command: list[object], videos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    cut(videos / "B" / "f.avi")
+    assert prep(*command, "--jobs", 1, "--max-failures", 0).returncode == 6
+    for name in ("A/a", "A/b"):
+        (videos / f"{name}.avi").write_bytes(b"no video any more")
+    done = prep(*command)
+    assert (done.returncode, json.loads(done.stdout)["counts"]["ok"]) == (3, 3)
+    assert prep("verify", out, "--deep").returncode == 0
 
 
 def test_the_first_videos_and_then_the_others(prep: Prep, command: list[object], tmp_path: Path) -> None:

@@ -107,10 +107,13 @@ def test_a_manifest_that_is_missing_or_another(copy: Path, tmp_path: Path) -> No
     path.write_bytes(data)
     with pytest.raises(DamagedError) as caught:
         open_dataset(copy)
-    assert str(caught.value) == f"{path} is not the one that dataset.json tells of: its SHA-256 differs"
+    assert str(caught.value) == (
+        f"{path} is not the one that dataset.json tells of: its SHA-256 differs; "
+        "restore it, or extract into a new --out"
+    )
     make_dataset(tmp_path / "other", "arrow", VIDEOS[:3])
     shutil.copy(tmp_path / "other" / "manifest.parquet", path)  # whole, but of another dataset
-    with pytest.raises(DamagedError, match="its SHA-256 differs"):
+    with pytest.raises(DamagedError, match="its SHA-256 differs; restore it, or extract into a new --out"):
         open_dataset(copy)
     path.unlink()
     with pytest.raises(DamagedError, match=r"^cannot read .*/manifest\.parquet: .*No such file"):

@@ -57,6 +57,22 @@ def test_absolute_paths_under_the_root(tmp_path: Path) -> None:
     assert result.near == ()
 
 
+def test_paths_of_another_machine_that_end_in_those_of_files(tmp_path: Path) -> None:
+    """Told apart by all of their folders where the last one and the file name are the same."""
+    names = ["train/A/1.avi", "val/A/1.avi", "old/val/A/1.avi", "1.avi"]
+    make_files(tmp_path, names)
+    result = scan_text(tmp_path, "".join(f"/else/frames/{name[:-4]} 9 {i}\n" for i, name in enumerate(names)))
+    assert summary(result) == {name: (str(i), "train") for i, name in enumerate(names)}
+    assert result.near == (("else/frames/1", "1.avi"),)
+
+
+def test_names_without_suffix_that_look_as_if_they_had_one(tmp_path: Path) -> None:
+    make_files(tmp_path, ["A/x.264.mp4", "A/y.mp4", "A/y.mp4.avi"])
+    result = scan_text(tmp_path, "A/x.264 0\nA/y.mp4 1\nA/y.mp4.avi 2\n")
+    assert summary(result) == {"A/x.264.mp4": ("0", "train"), "A/y.mp4": ("1", "train"), "A/y.mp4.avi": ("2", "train")}
+    assert result.near == ()
+
+
 def test_the_separator_can_be_given(tmp_path: Path) -> None:
     make_files(tmp_path, ["a,1.avi", "b,2.avi"])
     text = "a,1.avi 0\nb,2.avi 1\n"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.errors import DamagedError, UsageError
+from manifests.errors import UsageError
 from manifests.records import Source
 from manifests.sources import SourceList
 from prep.changes import UPDATE, Again, parse_retry, rows_to_redo
-from prep.plan import Plan, Row, plan_again, plan_new, read_plan, write_plan
-from prep.run_folder import RunFolder
+from prep.plan import Changes, Plan, Row, count_changes, plan_again, plan_new, read_plan, write_plan
+from prep.run_folder import Places, free_places
 
 CLASSES = ("A", "B")
 
@@ -49,7 +49,9 @@ def test_nothing_changed() -> None:
     before = [row("a"), row("b"), row("c", None)]
     made = plan(listed(source("a"), source("b"), source("c")), before)
     assert (made.kept, made.copied, made.rows) == ({0: 0, 1: 1, 2: 2}, {}, ())
-    assert not made.changes(before)
+    assert not made.changes(before, CLASSES)
+    assert made.changes(before, (*CLASSES, "one more, without a video"))
+    assert count_changes(made, before) == Changes(0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("store", ["arrow", "frames"])
@@ -74,15 +76,16 @@ def test_new_and_removed_videos() -> None:
     before = [row("b", "shards/shard-00000.arrow"), row("c", "shards/shard-00000.arrow"), row("d", "shards/s1")]
     made = plan(listed(*map(source, "acde")), before)
     assert (made.rows, made.copied, made.kept) == ((0, 1, 3), {1: 1}, {2: 2})
-    assert made.changes(before)
-    assert made.changes([*before, row("x", None)])
+    assert count_changes(made, before) == Changes(num_new=2, num_gone=1, num_decoded_again=0, num_copied=1)
+    assert made.changes(before, CLASSES)
+    assert made.changes([*before, row("x", None)], CLASSES)
 
 
 def test_another_class_is_stored_again_in_a_shard_only() -> None:
     before = [row("a", label=0)]
     assert plan(listed(source("a", 1)), before).copied == {0: 0}
     assert plan(listed(source("a", 1)), [row("a", "frames/a")], store="frames").kept == {0: 0}
-    assert plan(listed(source("a", 1)), [row("a", "frames/a")], store="frames").changes([row("a", "frames/a")])
+    assert plan(listed(source("a", 1)), [row("a", "frames/a")], store="frames").changes([row("a", "frames/a")], CLASSES)
 
 
 @pytest.mark.parametrize("store", ["arrow", "frames"])
@@ -95,7 +98,7 @@ def test_another_id_is_stored_again(store: str) -> None:
 def test_subsets_change_the_manifest_only() -> None:
     before = [row("a")]
     made = plan(listed(source("a", subsets=("train",))), before)
-    assert (made.rows, made.changes(before)) == ((), True)
+    assert (made.rows, made.changes(before, CLASSES)) == ((), True)
 
 
 def test_what_the_scan_settles() -> None:
@@ -131,13 +134,20 @@ def test_every_row_has_one_fate_and_no_shard_keeps_a_part(
 
 
 def test_a_plan_is_read_back(tmp_path: Path) -> None:
-    made = Plan(listed(*map(source, "abcd")), copied={1: 5}, kept={0: 0, 3: 2})
+    places = Places(first_shard=7, taken=frozenset({"frames/a"}), spare=3, only_spare=True)
+    made = Plan(listed(*map(source, "abcd")), copied={1: 5}, kept={0: 0, 3: 2}, places=places)
     write_plan(tmp_path / "plan.json", made)
-    assert read_plan(tmp_path / "plan.json", made.sources) == made
+    assert read_plan(tmp_path / "plan.json", made.sources, places.taken) == made
     for broken in (b"", b"{}", b"[]", b'{"copied": 1, "kept": []}', b"\xff"):
         (tmp_path / "plan.json").write_bytes(broken)
-        with pytest.raises(DamagedError, match="begin again"):
-            read_plan(tmp_path / "plan.json", made.sources)
+        assert read_plan(tmp_path / "plan.json", made.sources, places.taken) is None
+
+
+def test_spans_are_short_enough_for_memory() -> None:
+    made = Plan(listed(*(source(f"v{index}") for index in range(1500))), copied={}, kept={i: i for i in range(1400)})
+    spans = list(made.spans())
+    assert [(is_kept, len(rows)) for is_kept, rows in spans] == [(True, 512), (True, 512), (True, 376), (False, 100)]
+    assert [row for _, rows in spans for row in rows] == list(range(1500))
 
 
 # --- What is done again ---
@@ -156,7 +166,9 @@ def test_failed_rows() -> None:
     before += [row("e", None, **unlisted)]
 
     def chosen(text: str) -> set[int]:
-        return rows_to_redo(parse_retry(text), Path("out"), before, listed(), num_jobs=1, quiet=True)
+        redo, is_damaged = rows_to_redo(parse_retry(text), Path("out"), before, listed(), num_jobs=1, quiet=True)
+        assert not is_damaged
+        return redo
 
     assert chosen("failed") == {1, 2, 3}
     assert chosen("failed:timeout") == {2}
@@ -171,28 +183,47 @@ def test_changed_rows_are_told_by_size_and_bytes(tmp_path: Path, again: Again) -
     for name, content in (("same", b"123456789"), ("longer", b"1234567890"), ("other", b"987654321"), ("new", b"1")):
         (tmp_path / f"{name}.avi").write_bytes(content)
     sha256 = hashlib.sha256(b"123456789").hexdigest()
-    before = [row(name, source_sha256=sha256) for name in ("same", "longer", "other", "gone", "unread")]
-    before.append(row("never hashed", None, source_sha256=None))
+    before = [row(name, source_sha256=sha256) for name in ("same", "longer", "other", "gone")]
+    before += [row("unread", None, source_sha256=sha256), row("never hashed", None, source_sha256=None)]
     now = [source("same"), source("longer", source_bytes=10), source("other"), source("new", source_bytes=1)]
     now += [source("unread"), source("never hashed")]
     sources = replace(listed(*now), root=tmp_path)
-    assert rows_to_redo(again, tmp_path, before, sources, num_jobs=2, quiet=True) == {1, 2, 4, 5}
+    assert rows_to_redo(again, tmp_path, before, sources, num_jobs=2, quiet=True) == ({1, 2, 4, 5}, False)
+    for size in (9, 10):
+        lost = replace(sources, sources=(source("gone", source_bytes=size),))
+        with pytest.raises(UsageError, match=r"cannot read .*gone\.avi': No such file or directory; bring it back"):
+            rows_to_redo(again, tmp_path, before, lost, num_jobs=2, quiet=True)
 
 
-# --- Where frame folders of an update go ---
+# --- Where an update stores frames ---
 
 
-def test_no_folder_of_before_is_touched(tmp_path: Path) -> None:
-    occupied = frozenset({"frames/a", "frames/x/y", "frames-2/b", "frames-2/x/z"})
-    run = RunFolder(tmp_path, first_shard=7, folders=occupied)
-    assert run.shard_location(2) == "shards/shard-00009.arrow"
-    assert run.folder_location("new") == "frames/new"
-    assert run.folder_location("a") == "frames-2/a"
-    assert run.folder_location("a/inside") == "frames-2/a/inside"
-    assert run.folder_location("b") == "frames/b"
-    assert run.folder_location("x") == "frames-3/x"
-    assert run.folder_location("x/y") == "frames-2/x/y"
-    assert RunFolder(tmp_path).folder_location("a") == "frames/a"
+def test_no_folder_of_before_is_touched() -> None:
+    places = Places(first_shard=7, taken=frozenset({"frames/a", "frames/x/y", "frames-2/b"}), spare=3)
+    assert places.shard_location(2) == "shards/shard-00009.arrow"
+    assert places.folder_location("new") == "frames/new"
+    assert places.folder_location("a") == "frames-3/a"
+    assert places.folder_location("a/inside") == "frames-3/a/inside"
+    assert places.folder_location("b") == "frames/b"
+    assert places.folder_location("x") == "frames-3/x"
+    assert places.folder_location("x/y") == "frames-3/x/y"
+    assert places.folder_location("x/z") == "frames/x/z"
+    assert replace(places, only_spare=True).folder_location("new") == "frames-3/new"
+    assert Places().folder_location("a") == "frames/a"
+    assert Places().shard_location(0) == "shards/shard-00000.arrow"
+
+
+def test_free_places_are_on_neither_list_nor_disk(tmp_path: Path) -> None:
+    taken = frozenset({"shards/shard-00003.arrow"})
+    assert free_places(tmp_path, taken) == Places(4, taken, spare=2)
+    (tmp_path / "shards").mkdir()
+    for name in ("shard-00011.arrow", ".tmp-99", "notes.txt"):
+        (tmp_path / "shards" / name).touch()
+    for name in ("frames", "frames-2", "frames-4"):
+        (tmp_path / name).mkdir()
+    assert free_places(tmp_path, taken) == Places(12, taken, spare=3)
+    (tmp_path / ".work" / "superseded").mkdir(parents=True)
+    assert free_places(tmp_path, taken) == Places(12, taken, spare=3, only_spare=True)
 
 
 def test_what_the_scan_settles_is_decoded_once_it_does_not() -> None:

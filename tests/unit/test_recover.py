@@ -11,13 +11,12 @@ import pytest
 from datasets_made import draw_jpegs, ok_video, other_video, spool_video
 from trees import hash_tree
 
-from manifests.errors import DamagedError
 from manifests.stores import STORES, frames
 from prep import spool
-from prep.commit import commit_group, group_rows, manifest_part
+from prep.commit import commit_group, frames_part, group_rows, manifest_part
 from prep.journal import Entry, Journal
 from prep.recover import Recovered, recover
-from prep.run_folder import RunFolder
+from prep.run_folder import Earlier, RunFolder
 
 VIDEOS = [
     ok_video("A/0", draw_jpegs(0, 3)),
@@ -208,13 +207,40 @@ def test_a_group_without_an_ok_video_has_no_shard(tmp_path: Path) -> None:
     assert recover(run, "arrow", [SOURCES[1]], [range(0, 1)]) == Recovered({0: Counter({"decode": 1})}, {})
 
 
-def test_rows_of_a_group_that_cannot_be_read(opened: OpenRun) -> None:
-    path = manifest_part(opened.run, 0)
-    os.truncate(path, 20)
-    with pytest.raises(DamagedError) as caught:
-        opened.recover()
-    assert str(caught.value).startswith(f"cannot read {path}: ")
-    assert str(caught.value).endswith(f"; remove {opened.run.out} and begin again")
+def test_rows_of_a_group_that_cannot_be_read_are_done_again(opened: OpenRun) -> None:
+    os.truncate(manifest_part(opened.run, 0), 20)
+    assert opened.recover() == Recovered({}, {row: opened.entries[row] for row in (1, 3, 5, 6)})
+    assert not manifest_part(opened.run, 0).exists()
+    assert not (opened.run.out / "shards" / "shard-00000.arrow").exists()
+
+
+def test_other_limits_bring_back_what_is_ok_of_a_group(opened: OpenRun) -> None:
+    found = recover(opened.run, opened.store, SOURCES, GROUPS, Earlier(other_limits=True))
+    assert found == Recovered({}, {row: opened.entries[row] for row in (0, 2, 3, 6)})
+    assert not manifest_part(opened.run, 0).exists()
+    assert not (opened.run.out / "shards" / "shard-00000.arrow").exists()
+    assert opened.recover() == found  # as it is written now
+    commit_group(opened.run, opened.store, 0, SOURCES[:3], [found.entries[0], opened.entries[1], found.entries[2]])
+    assert opened.recover().finished == {0: GROUP_0}
+
+
+def test_a_changed_file_is_decoded_again_and_its_neighbours_are_not(opened: OpenRun) -> None:
+    found = recover(opened.run, opened.store, SOURCES, GROUPS, Earlier(changed_rows=frozenset({2, 3})))
+    assert found == Recovered({}, {row: opened.entries[row] for row in (0, 1, 5, 6)})
+
+
+@pytest.mark.parametrize("damage", ["frames", "part"])
+def test_what_cannot_be_brought_back_is_decoded_again(tmp_path: Path, damage: str) -> None:
+    opened = OpenRun(tmp_path / "out", "arrow")
+    if damage == "frames":
+        shard = opened.run.out / "shards" / "shard-00000.arrow"
+        content = bytearray(shard.read_bytes())
+        content[content.rindex(b"\xff\xda") + 20] ^= 1  # within the last frame of row 2
+        shard.write_bytes(content)
+    else:
+        os.truncate(frames_part(opened.run, 0), 20)
+    found = recover(opened.run, "arrow", SOURCES, GROUPS, Earlier(other_limits=True))
+    assert set(found.entries) == ({0, 3, 6} if damage == "frames" else {3, 6})
 
 
 def test_an_entry_that_tells_of_another_result_is_not_believed(opened: OpenRun) -> None:

@@ -52,7 +52,7 @@ def job(source: Path, folder: Path, row: int = 0, store: str = "arrow") -> Job:
     kept = Frames(short_side_px=1080, enlarge=True) if source.name == SLOW else Frames(short_side_px=0)
     recipe = resolve(ExtractRecipe(frames=kept, store=Store(format=store)))
     frames, table = folder / f"{row}.frames", folder / f"{row}.table"
-    return Job(source=source, source_bytes=None, frames=frames, table=table, recipe=recipe)
+    return Job(out=frames.parent, source=source, source_bytes=None, frames=frames, table=table, recipe=recipe)
 
 
 def decoding_processes() -> list[int]:
@@ -232,7 +232,7 @@ def test_a_disk_that_refuses_is_no_fault_of_the_video(child: Child, clip: Path, 
     with pytest.raises(StoreError) as caught:
         child.extract(job(clip, tmp_path / "missing"), LONG_ENOUGH_S)
     words = "No such file or directory; mend that and run again to resume"
-    assert str(caught.value) == f"cannot write {tmp_path.parents[0]}: {words}"
+    assert str(caught.value) == f"cannot write {tmp_path / 'missing'}: {words}"
     assert child.extract(job(clip, tmp_path), LONG_ENOUGH_S).outcome.status == "ok"
 
 
@@ -462,7 +462,7 @@ def test_it_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         "child = Child()\n"
         "print(*pathlib.Path('/proc/self/task', str(os.getpid()), 'children').read_text().split(), flush=True)\n"
         "source, frames, table = map(pathlib.Path, sys.argv[1:])\n"
-        "child.extract(Job(source, None, frames, table, ExtractRecipe(decoder='pyav')), 100)\n"
+        "child.extract(Job(frames.parent, source, None, frames, table, ExtractRecipe(decoder='pyav')), 100)\n"
     )
     paths = [str(tmp_path / name) for name in ("pipe.avi", "frames", "table")]
     command = [sys.executable, "-c", parent_code, *paths]
