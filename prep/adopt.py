@@ -16,6 +16,7 @@ import numpy as np
 
 from manifests.atomic import disk_errors
 from manifests.dataset import open_dataset
+from manifests.description import is_dataset
 from manifests.errors import StoreError, UsageError
 from manifests.names import escape_name, folder_ids, frame_file_name, unescape_name
 from manifests.records import Outcome, Source
@@ -54,6 +55,10 @@ class Adoptable:
 def find_videos(root: Path, lists: Sequence[Path], form: str | None, class_file: Path | None) -> Adoptable:
     """The frame folders under `root`, with classes and subsets by the lists, or where there are none by the folders
     that they lie in, as `--dataset folder` does. Raises UsageError."""
+    if is_dataset(root):
+        raise UsageError(
+            f"{quote(str(root))} is a prepared dataset already: give the folder of frame folders in it, or pack it"
+        )
     tree = find_frame_folders(root)
     found = _by_lists(root, tree.videos, lists, form) if lists else Adoptable(_by_folders(tree.videos), {})
     scan = replace(found.scan, notes=(*tree.notes, *found.scan.notes))

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from conftest import PREP, Prep
 from crash_points import calls_of, run_until
+from datasets_made import CLASSES, make_dataset, variety
 from frame_trees import names_like, write_frames
 from trees import hash_tree
 
 from prep.verify import verify
 
-CRASHES_TRIED = int(os.environ.get("DECODE_ONCE_CRASHES", "8"))
+CRASHES_TRIED = int(os.environ.get("DECODE_ONCE_CRASHES", "5"))
 
 
 @pytest.fixture
@@ -29,23 +30,27 @@ def tree(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", ["adopt", "pack"])
-def test_killed_at_any_moment(prep: Prep, tree: Path, tmp_path: Path, command: str) -> None:
-    source = tree
-    if command == "pack":
+@pytest.mark.parametrize("what", ["adopt", "pack what was adopted", "pack a subset"])
+def test_killed_at_any_moment(prep: Prep, tree: Path, tmp_path: Path, what: str) -> None:
+    source, flags = tree, ["--quiet"]
+    if what == "pack what was adopted":
         source = tmp_path / "adopted"
         assert prep("adopt", tree, "--out", source, "--quiet").returncode == 3
+    elif what == "pack a subset":
+        source, flags = tmp_path / "frames", ["--quiet", "--subset", "train01"]
+        make_dataset(source, "frames", variety(), classes=CLASSES)
+    command = what.split()[0]
     untouched = hash_tree(source)
-    calls = calls_of(tmp_path / "log", [command, source, "--out", tmp_path / "undisturbed", "--quiet"])
+    calls = calls_of(tmp_path / "log", [command, source, "--out", tmp_path / "undisturbed", *flags])
     expected = hash_tree(tmp_path / "undisturbed")
     out = tmp_path / "out"
     commit = next(index for index, call in enumerate(calls) if call[-1] == str(tmp_path / "undisturbed/dataset.json"))
     for number in sorted({*range(0, len(calls), max(1, len(calls) // CRASHES_TRIED)), commit, commit + 1}):
-        killed = run_until(tmp_path / "crash", [command, source, "--out", out, "--quiet"], number)
+        killed = run_until(tmp_path / "crash", [command, source, "--out", out, *flags], number)
         assert killed.returncode == -9, calls[number]
         if (out / "dataset.json").exists():
             assert verify(out, deep=True, num_jobs=1).problems == (), calls[number]
-        resumed = prep(command, source, "--out", out, "--quiet")
+        resumed = prep(command, source, "--out", out, *flags)
         assert resumed.returncode == 3, (resumed.stderr, calls[number])
         assert hash_tree(out) == expected, calls[number]
         assert hash_tree(source) == untouched, calls[number]

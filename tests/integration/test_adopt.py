@@ -231,6 +231,8 @@ def test_where_the_dataset_may_lie(prep: Prep, tmp_path: Path) -> None:
     assert "lies in" in refusal(prep, "adopt", tree, "--out", tree / "out")
     assert hash_tree(tmp_path) == before
     adopted(prep, tree, tmp_path / "data" / "dataset")
+    again = refusal(prep, "adopt", tmp_path / "data" / "dataset", "--out", tmp_path / "again")
+    assert "is a prepared dataset already: give the folder of frame folders in it, or pack it" in again
 
 
 def test_where_no_links_can_be_made(prep: Prep, tmp_path: Path) -> None:

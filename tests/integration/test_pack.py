@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from conftest import Prep
 from datasets_made import CLASSES, make_dataset, variety
+from frame_trees import names_like, write_frames
 from trees import hash_tree
 
 from manifests import open_dataset
@@ -119,3 +120,25 @@ def test_another_dataset_in_the_middle(prep: Prep, tmp_path: Path) -> None:
     (tmp_path / "in" / "frames" / "deep" / "er" / "and deeper" / "img_00001.jpg").unlink()
     refusal(prep, tmp_path / "in", "--out", tmp_path / "out", code=4)
     assert "SHA-256 of the packed manifest" in refusal(prep, tmp_path / "other", "--out", tmp_path / "out")
+
+
+def test_what_was_adopted(prep: Prep, tmp_path: Path) -> None:
+    """The frames of other tools end up in shards as they are."""
+    written = {}
+    for number, name in enumerate(("train/Run/a", "train/Walk/b", "val/Run/c")):
+        written[name] = write_frames(
+            tmp_path / "tree" / name, names_like("image_%05d.jpg", 2 + number, number % 2), number
+        )
+    assert prep("adopt", tmp_path / "tree", "--out", tmp_path / "adopted", "--quiet").returncode == 0
+    for subset in ("all", "train"):
+        out = tmp_path / subset
+        done = prep("pack", tmp_path / "adopted", "--out", out, "--subset", subset, "--quiet")
+        assert done.returncode == 0, done.stderr
+        assert verify(out, deep=True, num_jobs=1).problems == ()
+        with open_dataset(out) as dataset:
+            assert dataset.description.recipe["store"]["format"] == "arrow"
+            assert dataset.classes == ("Run", "Walk")
+            ids = dataset.columns(["video_id"]).column("video_id").to_pylist()
+            assert ids == [name for name in written if subset == "all" or name.startswith("train/")]
+            for row, name in enumerate(ids):
+                assert dataset.read_frames(row, range(int(dataset.num_frames[row]))) == written[name]
