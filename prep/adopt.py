@@ -33,13 +33,14 @@ from prep.datasets.lists import classes_of, line_of, ways_to_name
 from prep.datasets.match import match
 from prep.datasets.rows import make_rows
 from prep.datasets.walk import VideoFile, is_video_name
-from prep.extract import Extraction
+from prep.extract import Extraction, clear_finished
 from prep.frame_folders import FolderProblem, Frames, find_frame_folders, frames_of
 from prep.frame_lists import read_frame_list
 from prep.frame_table import FRAME_DTYPE, FrameTable, write_table
 from prep.from_frames import Order, make_dataset
 from prep.jpeg import decoded_size
 from prep.recipe import AdoptRecipe, Recipe, recipe_of
+from prep.run_folder import RunFolder
 
 _LIST_SUFFIXES = (".txt", ".csv", ".tsv", ".list", ".lst")
 
@@ -153,7 +154,7 @@ def adopt(root: Path, found: Adoptable, out: Path, *, num_jobs: int, quiet: bool
         quiet=quiet,
         retry_failed=True,
     )
-    return make_dataset(order) or _require_same(out, sources)
+    return make_dataset(order) or clear_finished(RunFolder(out), _require_same(out, sources))
 
 
 def _require_apart(root: Path, out: Path) -> None:

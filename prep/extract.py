@@ -90,7 +90,7 @@ def extract(request: Request) -> Extraction:
             raise UsageError(f"{request.out} is not a finished dataset; {again} is for one: run without it first")
         request = replace(request, again=None)
     if state == "sealed" and again is None:
-        return _find_finished(run, request)
+        return clear_finished(run, require_same_dataset(run, request))
     if state == "sealed":
         _require_same_settings(run, request, pixel_libraries(request.recipe.decoder))
     run.make()
@@ -227,9 +227,8 @@ def _bound(request: Request) -> dict[str, Any]:
     return bound_settings(request.recipe, pixel_libraries(request.recipe.decoder))
 
 
-def _find_finished(run: RunFolder, request: Request) -> Extraction:
+def clear_finished(run: RunFolder, done: Extraction) -> Extraction:
     """Nothing is to be done for a finished dataset, but that what a killed run left is removed."""
-    done = require_same_dataset(run, request)
     if not run.work.exists():
         return done
     try:

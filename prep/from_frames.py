@@ -48,10 +48,11 @@ def make_dataset(order: Order) -> Extraction | None:
     DamagedError where frames are not what they should be, TooManyFailedError where no video is ok, Interrupted.
     """
     run = RunFolder(order.out)
-    if state_of(order.out) == "sealed" and not run.work.exists():
+    if state_of(order.out) == "sealed":
         return None
     run.make()
     with RunLock(run.lock):
+        # Sealed by another run, between the look and the lock?
         done = None if state_of(order.out) == "sealed" else _make(run, order)
         clear(run)
         return done

@@ -12,9 +12,10 @@ from manifests.records import Outcome, Source
 from manifests.sources import SourceList
 from prep.before import Before
 from prep.child import Reply
-from prep.extract import Extraction
+from prep.extract import Extraction, clear_finished
 from prep.from_frames import Order, make_dataset
 from prep.recipe import recipe_of
+from prep.run_folder import RunFolder
 
 _SOURCE_COLUMNS = ("video_id", "source", "source_bytes", "label", "class_name", "subsets")
 _OUTCOME_COLUMNS = tuple(field.name for field in fields(Outcome))
@@ -49,7 +50,7 @@ def pack(folder: Path, out: Path, subset: str, *, num_jobs: int, quiet: bool) ->
             quiet=quiet,
             bound={"SHA-256 of the packed manifest": description.manifest_sha256},
         )
-        return make_dataset(order) or _require_same(before, folder, out, rows_R)
+        return make_dataset(order) or clear_finished(RunFolder(out), _require_same(before, folder, out, rows_R))
 
 
 def _sources(before: Before, folder: Path, rows_R: np.ndarray[Any, Any]) -> SourceList:

@@ -256,7 +256,7 @@ def plan_retry(folder: Path) -> str:
 
     sources = read_sources(folder / "sources.parquet")
     with Before(folder / "run") as before:
-        redo = rows_to_redo(Again("failed"), folder, before.rows, sources, num_jobs=1, quiet=True)
+        redo, _ = rows_to_redo(Again("failed"), folder, before.rows, sources, num_jobs=1, quiet=True)
         planned = plan_again(sources, before.rows, redo, "arrow")
         return f"{len(planned.kept):,} kept, {len(redo):,} again"
 

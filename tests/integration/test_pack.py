@@ -14,7 +14,9 @@ from trees import hash_tree
 from manifests import open_dataset
 from manifests.description import read_description
 from manifests.manifest import FRAMES_FILE, read_parquet
+from manifests.sources import SourceList
 from manifests.stores import STORES
+from prep.run_folder import RunFolder, Update, note
 from prep.verify import verify
 
 VIDEOS = variety()
@@ -83,6 +85,20 @@ def test_again(prep: Prep, folder: Path, tmp_path: Path) -> None:
     assert (done.returncode, "nothing to do" in done.stdout) == (3, True)
     assert "holds another dataset than" in refusal(prep, folder, "--out", tmp_path / "out")
     assert hash_tree(tmp_path / "out") == before
+
+
+def test_an_update_that_was_begun_is_left_alone(prep: Prep, tmp_path: Path) -> None:
+    make_dataset(tmp_path / "in", "frames", VIDEOS, classes=CLASSES)
+    packed(prep, tmp_path / "in", tmp_path / "out")
+    run = RunFolder(tmp_path / "out")
+    run.make()
+    sources = SourceList(
+        dataset="ucf101", root=tmp_path, classes=CLASSES, sources=tuple(video.source for video in VIDEOS)
+    )
+    note(run, {}, None, sources, Update("--retry failed", read_description(tmp_path / "out").manifest_sha256))
+    done = prep("pack", tmp_path / "in", "--out", tmp_path / "out", "--quiet")
+    assert (done.returncode, "--retry failed was begun here and not finished" in done.stdout) == (3, True)
+    assert run.settings.exists()
 
 
 def test_refusals(prep: Prep, folder: Path, tmp_path: Path) -> None:

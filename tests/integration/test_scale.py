@@ -15,4 +15,5 @@ def test_it_measures_every_step(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert [line.split("  ")[1].strip() for line in map(str.strip, lines)] == list(scale.STEPS)
     assert "141 rows" in lines[1]  # one of which only the tables know
+    assert "141 kept, 1 again" in done.stdout
     assert "140 videos, 0 problems" in done.stdout
