@@ -214,7 +214,11 @@ class FrameTree:
                 spool.remove(frames)
                 failed = Outcome(status="failed", failure=problem.kind, detail=problem.detail)
                 return Reply(replace(failed, declared_num_frames=declared), 0)
-            return Reply(replace(outcome, declared_num_frames=declared), write_table(table, table_N))
+            remarks = [outcome.detail] if outcome.detail else []
+            if declared is not None and declared != outcome.num_frames:
+                remarks.append(f"a list says {count(declared, 'frame')}")
+            outcome = replace(outcome, declared_num_frames=declared, detail="; ".join(remarks) or None)
+            return Reply(outcome, write_table(table, table_N))
 
 
 def _link(folder: Path, names: Sequence[str], frames: Path) -> None:

@@ -170,9 +170,12 @@ def test_lists_tell_labels_and_subsets(prep: Prep, tmp_path: Path) -> None:
     assert table["failures"] == {"missing": 1}
     with open_dataset(tmp_path / "out") as dataset:
         assert dataset.classes == ("Walk", "Run")
+    rows = rows_of(tmp_path / "out")
+    assert (rows["Walk/c"]["num_frames"], rows["Walk/c"]["detail"]) == (4, "a list says 5 frames")
+    assert rows["Run/a"]["detail"] is None
     found = {
         source: (row["label"], row["class_name"], row["subsets"], row["status"], row["declared_num_frames"])
-        for source, row in rows_of(tmp_path / "out").items()
+        for source, row in rows.items()
     }
     assert found == {
         "Run/a": (1, "Run", ["train01"], "ok", 4),
