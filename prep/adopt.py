@@ -37,7 +37,7 @@ from prep.extract import Extraction, clear_finished
 from prep.frame_folders import FolderProblem, Frames, find_frame_folders, frames_of
 from prep.frame_lists import read_frame_list
 from prep.frame_table import FRAME_DTYPE, FrameTable, write_table
-from prep.from_frames import Order, make_dataset
+from prep.from_frames import Order, make_dataset, require_apart
 from prep.jpeg import decoded_size
 from prep.recipe import AdoptRecipe, Recipe, recipe_of
 from prep.run_folder import RunFolder
@@ -139,10 +139,9 @@ def _is_list(path: Path) -> bool:
 def adopt(root: Path, found: Adoptable, out: Path, *, num_jobs: int, quiet: bool) -> Extraction:
     """Make the dataset, or go on with it, or find that it is done.
 
-    Raises what prep.from_frames raises, UsageError where OUT and the tree lie in one another in a way that could cost
-    frames, and StoreError where no hard links to the frames can be made in OUT.
+    Raises what prep.from_frames raises, and StoreError where no hard links to the frames can be made in OUT.
     """
-    _require_apart(root, out)
+    require_apart(root, out)
     sources = datasets.source_list(found.scan, root)
     order = Order(
         out=out,
@@ -155,15 +154,6 @@ def adopt(root: Path, found: Adoptable, out: Path, *, num_jobs: int, quiet: bool
         retry_failed=True,
     )
     return make_dataset(order) or clear_finished(RunFolder(out), _require_same(out, sources))
-
-
-def _require_apart(root: Path, out: Path) -> None:
-    """Raises UsageError where what a run removes from OUT could be the frames of others, or what it adds theirs."""
-    tree, dataset = os.path.realpath(root), os.path.realpath(out)
-    if dataset == tree or dataset.startswith(tree.rstrip("/") + "/"):
-        raise UsageError(f"--out {out} lies in {root}, whose folders are videos: choose a folder beside it")
-    if tree.startswith(dataset.rstrip("/") + "/"):
-        raise UsageError(f"{root} lies in --out {out}, which must be a folder of its own: choose one beside {root}")
 
 
 def _require_same(out: Path, sources: SourceList) -> Extraction:

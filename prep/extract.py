@@ -24,7 +24,7 @@ from prep.decoding import VideoFiles
 from prep.estimate import require_room
 from prep.plan import Changes, Plan, count_changes, plan_again, plan_new, read_plan, write_plan
 from prep.progress import announce
-from prep.recipe import AdoptRecipe, ExtractRecipe, recipe_of
+from prep.recipe import ExtractRecipe, recipe_of
 from prep.recover import recover
 from prep.run_folder import (
     Earlier,
@@ -254,8 +254,6 @@ def _require_same_settings(run: RunFolder, request: Request, libraries: dict[str
     """Raises UsageError where the dataset was made with other settings, or other than these `libraries`."""
     description = read_description(run.out)
     recipe_before = recipe_of(description.recipe)
-    if isinstance(recipe_before, AdoptRecipe):
-        raise UsageError(f"{run.out} was made by prep adopt, not of these videos: use another --out")
     libraries_before = {} if libraries is None else description.libraries
     before = bound_settings(recipe_before, libraries_before)
     require_equal_settings(run.out, before, bound_settings(request.recipe, libraries or {}))

@@ -1,11 +1,13 @@
 """A new dataset of frames that are there already: what `prep adopt` and `prep pack` do alike."""
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from manifests.errors import UsageError
 from manifests.lock import RunLock
 from manifests.records import Outcome
 from manifests.sources import SourceList
@@ -39,6 +41,15 @@ class Order:
     quiet: bool
     bound: dict[str, Any] = field(default_factory=dict)
     retry_failed: bool = False
+
+
+def require_apart(source: Path, out: Path) -> None:
+    """Raises UsageError where what a run removes from `out` could be the frames of others, or what it adds theirs."""
+    there, here = os.path.realpath(source), os.path.realpath(out)
+    if here == there or here.startswith(there.rstrip("/") + "/"):
+        raise UsageError(f"--out {out} lies in {source}, where the frames are: choose a folder beside it")
+    if there.startswith(here.rstrip("/") + "/"):
+        raise UsageError(f"{source} lies in --out {out}, which must be a folder of its own: choose one beside {source}")
 
 
 def make_dataset(order: Order) -> Extraction | None:

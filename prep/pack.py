@@ -13,7 +13,7 @@ from manifests.sources import SourceList
 from prep.before import Before
 from prep.child import Reply
 from prep.extract import Extraction, clear_finished
-from prep.from_frames import Order, make_dataset
+from prep.from_frames import Order, make_dataset, require_apart
 from prep.recipe import recipe_of
 from prep.run_folder import RunFolder
 
@@ -29,6 +29,7 @@ def pack(folder: Path, out: Path, subset: str, *, num_jobs: int, quiet: bool) ->
     Raises UsageError for a subset that is not there or has no ok video, and for another dataset in `out`; DamagedError,
     naming video and frame, where a frame is not what the manifest says; and what prep.from_frames raises.
     """
+    require_apart(folder, out)
     with Before(folder) as before:
         description = before.dataset.description
         if subset not in description.subsets:

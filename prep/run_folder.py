@@ -250,6 +250,8 @@ def _read_settings(run: RunFolder) -> dict[str, Any]:
 
 def require_equal_settings(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raises UsageError that names the settings in which an earlier run into `out` differs."""
+    if ("adopted" in before) != ("adopted" in now):
+        raise UsageError(f"{out} was {'' if 'adopted' in before else 'not '}made by prep adopt: use another --out")
     differing = [
         f"{key} {before.get(key)!r}, not {now.get(key)!r}" for key in before | now if before.get(key) != now.get(key)
     ]

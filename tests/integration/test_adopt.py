@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Prep
+from crash_points import calls_of, run_until
 from datasets_made import draw_jpegs
 from frame_trees import SCRIPTS, inodes, names_like, write_frames
 from trees import hash_tree
@@ -274,8 +275,23 @@ def test_nothing_is_decoded_into_it(prep: Prep, synthetic: Path, tmp_path: Path)
     before = hash_tree(tmp_path / "out")
     for flags in ([], ["--update"], ["--retry", "failed"]):
         said = refusal(prep, "extract", synthetic, "--out", tmp_path / "out", *flags)
-        assert "was made by prep adopt, not of these videos: use another --out" in said
+        assert "was made by prep adopt: use another --out" in said
     assert hash_tree(tmp_path / "out") == before
+
+
+def test_what_another_command_began_is_left_to_it(prep: Prep, synthetic: Path, tmp_path: Path) -> None:
+    out, tree = tmp_path / "out", tmp_path / "tree"
+    write_frames(tree / "A" / "a", ["1.jpg"])
+    write_frames(tree / "A" / "b", ["1.jpg"])
+    calls = calls_of(tmp_path / "log", ["adopt", tree, "--out", tmp_path / "other", "--quiet"])
+    assert run_until(tmp_path / "crash", ["adopt", tree, "--out", out, "--quiet"], len(calls) // 2).returncode == -9
+    assert "was made by prep adopt: use another --out" in refusal(prep, "extract", synthetic, "--out", out)
+    assert "SHA-256 of the packed manifest None" in refusal(prep, "pack", tmp_path / "other", "--out", out)
+    adopted(prep, tree, out)
+    calls = calls_of(tmp_path / "log2", ["pack", tmp_path / "other", "--out", tmp_path / "packed", "--quiet"])
+    begun = ["pack", tmp_path / "other", "--out", tmp_path / "shards", "--quiet"]
+    assert run_until(tmp_path / "crash", begun, len(calls) // 2).returncode == -9
+    assert "store.format 'arrow', not 'frames'" in refusal(prep, "adopt", tree, "--out", tmp_path / "shards")
 
 
 def test_it_trains(prep: Prep, tmp_path: Path) -> None:

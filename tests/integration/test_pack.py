@@ -102,9 +102,15 @@ def test_an_update_that_was_begun_is_left_alone(prep: Prep, tmp_path: Path) -> N
 
 
 def test_refusals(prep: Prep, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "of something").touch()
     assert "has no subset 'train9'" in refusal(prep, folder, "--out", tmp_path / "out", "--subset", "train9")
-    assert "holds something else" in refusal(prep, folder, "--out", tmp_path)
+    assert "holds something else" in refusal(prep, folder, "--out", tmp_path / "full")
     assert "is not a prepared dataset" in refusal(prep, tmp_path / "none", "--out", tmp_path / "out")
+    before = hash_tree(folder)
+    for out in (folder, folder / "out", folder / "frames" / "out"):
+        assert "where the frames are: choose a folder beside it" in refusal(prep, folder, "--out", out)
+    assert hash_tree(folder) == before
     assert not (tmp_path / "out").exists()
 
 
