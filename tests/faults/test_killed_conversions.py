@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from conftest import PREP, Prep
 from crash_points import calls_of, run_until
-from datasets_made import CLASSES, make_dataset, variety
 from frame_trees import names_like, write_frames
 from trees import hash_tree
 
@@ -22,23 +21,21 @@ CRASHES_TRIED = int(os.environ.get("DECODE_ONCE_CRASHES", "5"))
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Seven folders of two classes, one of which has a gap."""
+    """Seven folders of two classes in two subsets, one of which has a gap."""
     folder = tmp_path / "tree"
-    for number, name in enumerate(("A/a", "A/b", "A/c", "B/d", "B/e", "B/f", "B/g")):
-        write_frames(folder / name, names_like("img_%05d.jpg", 3 + number, number % 2), seed=number)
-    (folder / "B" / "e" / "img_00003.jpg").unlink()
+    for number, name in enumerate(("A/a", "A/b", "A/c", "B/d", "B/e", "B/f")):
+        write_frames(folder / "train" / name, names_like("img_%05d.jpg", 3 + number, number % 2), seed=number)
+    (folder / "train" / "B" / "e" / "img_00003.jpg").unlink()
+    write_frames(folder / "val" / "B" / "g", ["img_00001.jpg"])
     return folder
 
 
-@pytest.mark.parametrize("what", ["adopt", "pack what was adopted", "pack a subset"])
+@pytest.mark.parametrize("what", ["adopt", "pack a subset"])
 def test_killed_at_any_moment(prep: Prep, tree: Path, tmp_path: Path, what: str) -> None:
     source, flags = tree, ["--quiet"]
-    if what == "pack what was adopted":
-        source = tmp_path / "adopted"
+    if what == "pack a subset":
+        source, flags = tmp_path / "adopted", ["--quiet", "--subset", "train"]
         assert prep("adopt", tree, "--out", source, "--quiet").returncode == 3
-    elif what == "pack a subset":
-        source, flags = tmp_path / "frames", ["--quiet", "--subset", "train01"]
-        make_dataset(source, "frames", variety(), classes=CLASSES)
     command = what.split()[0]
     untouched = hash_tree(source)
     calls = calls_of(tmp_path / "log", [command, source, "--out", tmp_path / "undisturbed", *flags])
@@ -63,7 +60,7 @@ def test_a_mended_folder_is_taken_when_it_goes_on(prep: Prep, tree: Path, tmp_pa
     calls = calls_of(tmp_path / "log", ["adopt", tree, "--out", tmp_path / "other", "--quiet"])
     last = next(index for index, call in enumerate(calls) if call[-1] == str(tmp_path / "other/manifest.parquet"))
     assert run_until(tmp_path / "crash", ["adopt", tree, "--out", out, "--quiet"], last).returncode == -9
-    write_frames(tree / "B" / "e", ["img_00003.jpg"])
+    write_frames(tree / "train" / "B" / "e", ["img_00003.jpg"])
     resumed = prep("adopt", tree, "--out", out, "--quiet")
     assert resumed.returncode == 0, resumed.stderr
     assert prep("adopt", tree, "--out", tmp_path / "fresh", "--quiet").returncode == 0
@@ -74,7 +71,7 @@ def test_a_mended_folder_is_taken_when_it_goes_on(prep: Prep, tree: Path, tmp_pa
 def test_a_signal_leaves_a_run_that_resumes(prep: Prep, tree: Path, tmp_path: Path, command: str) -> None:
     source, out = tree, tmp_path / "out"
     for number in range(40):
-        write_frames(tree / "C" / f"more {number}", names_like("img_%05d.jpg", 40), seed=number)
+        write_frames(tree / "train" / "C" / f"more {number}", names_like("img_%05d.jpg", 40), seed=number)
     if command == "pack":
         source = tmp_path / "adopted"
         assert prep("adopt", tree, "--out", source, "--quiet").returncode == 3
