@@ -1,7 +1,8 @@
 """manifest.parquet, open: columns, single rows, and what forked processes share of an open dataset."""
 
-import gc
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -9,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from manifests import open_dataset
 from manifests.description import Description, hash_classes, hash_file, write_description
 from manifests.errors import DamagedError
 from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE, MANIFEST_SCHEMA
@@ -115,25 +115,33 @@ def test_forked_processes_share_what_was_loaded(tmp_path: Path) -> None:
             libraries={},
         ),
     )
-    with open_dataset(tmp_path) as dataset:
-        rows = dataset.rows("train")
-        assert len(rows) == num_copies * sum(row["status"] == "ok" and row["subsets"] == ["train"] for row in ROWS)
-        reader, writer = os.pipe()
-        if os.fork() == 0:
-            gc.disable()  # which looks at every object of pytest
-            dataset.read_frames(int(rows[0]), [])
-            before = private_bytes()
-            for row in rows[::10].tolist():
-                dataset.read_frames(row, [])
-            os.write(writer, str(private_bytes() - before).encode())
-            os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader) as pipe:
-            grown = int(pipe.read())
-        os.wait()
+    command = [sys.executable, "-P", "-c", _GROWTH_OF_A_FORK, str(tmp_path)]  # not the full heap of pytest
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    num_rows, grown = map(int, done.stdout.split())
+    assert num_rows == num_copies * sum(row["status"] == "ok" and row["subsets"] == ["train"] for row in ROWS)
     assert grown < 2 * 2**20  # the columns have 12 MiB
 
 
-def private_bytes() -> int:
+_GROWTH_OF_A_FORK = """
+import gc, os, sys
+from manifests import open_dataset
+
+
+def private_bytes():
     with open("/proc/self/smaps_rollup", encoding="ascii") as file:
-        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Private_"))
+        sizes = dict(line.split(":") for line in file if line.count(":") == 1)
+    return sum(int(sizes[name].split()[0]) for name in ("Private_Clean", "Private_Dirty")) * 1024
+
+
+dataset = open_dataset(sys.argv[1])
+rows = dataset.rows("train")
+if os.fork():
+    os.wait()
+else:
+    gc.disable()
+    dataset.read_frames(int(rows[0]), [])
+    before = private_bytes()
+    for row in rows[::10].tolist():
+        dataset.read_frames(row, [])
+    print(len(rows), private_bytes() - before)
+"""
