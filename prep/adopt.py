@@ -8,7 +8,7 @@ times, ...) is not known: those columns are null, and times are NaN.
 import errno
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from manifests.atomic import disk_errors
 from manifests.dataset import open_dataset
 from manifests.description import is_dataset
 from manifests.errors import StoreError, UsageError
-from manifests.names import escape_name, folder_ids, frame_file_name, unescape_name
+from manifests.names import escape_name, folder_ids, folders_above, frame_file_name
 from manifests.records import Outcome, Source
 from manifests.sources import SourceList
 from manifests.stores import frames as frame_store
@@ -28,7 +28,7 @@ from prep.child import Reply
 from prep.classes import impose_order, read_class_file
 from prep.datasets.annotation_files import annotation_files
 from prep.datasets.folder import class_of, subset_of
-from prep.datasets.listed import gather
+from prep.datasets.listed import Line, gather
 from prep.datasets.lists import classes_of, line_of, ways_to_name
 from prep.datasets.match import match
 from prep.datasets.rows import make_rows
@@ -102,6 +102,7 @@ def _by_lists(root: Path, videos: Sequence[str], lists: Sequence[Path], form: st
             f"no folder under {quote(str(root))} is one that {quote(files[0].name)} names (such as "
             f"{quote(lines[0].name)}): give the folder that its paths are relative to"
         )
+    _require_no_frames(set(videos), listed.items.keys() - set(matches.values()), lines)
     classes = list(dict.fromkeys(names.values()))
     labels = {name: label for label, name in enumerate(classes)}
     files_there = [VideoFile(path=path, num_bytes=None) for path in videos]
@@ -120,6 +121,16 @@ def _by_lists(root: Path, videos: Sequence[str], lists: Sequence[Path], form: st
             counts.setdefault(line.name, set()).add(int(row["num_frames"]))
     told = {escape_name(path): counts[name] for path, name in matches.items() if name in counts}
     return Adoptable(scan, {path: min(numbers) for path, numbers in told.items() if len(numbers) == 1})
+
+
+def _require_no_frames(videos: Set[str], missing: Set[str], lines: Iterable[Line]) -> None:
+    """Raises UsageError where a listed path that is `missing` lies in one of the frame folders `videos`."""
+    for line in lines:
+        if line.name in missing and not videos.isdisjoint(folders_above([line.name])):
+            raise UsageError(
+                f"{quote(line.file)}: {quote(line.name)} is named as a video, but it lies in the frame folder of one: "
+                "give a list with one line a video"
+            )
 
 
 def _match(videos: Sequence[str], listed: Sequence[str]) -> tuple[dict[str, str], set[str]]:
@@ -187,7 +198,7 @@ class FrameTree:
     def take(self, row: int, frames: Path, table: Path) -> Reply:
         """Link the frames of a video, and measure, sum and decode each."""
         source = self._sources.sources[row]
-        folder = self._sources.root / unescape_name(source.source)
+        folder = self._sources.path_of(source)
         declared = self._listed.get(source.source)
         with disk_errors(frames):
             spool.remove(frames)
