@@ -56,7 +56,7 @@ class Adoptable:
 def find_videos(root: Path, lists: Sequence[Path], form: str | None, class_file: Path | None) -> Adoptable:
     """The frame folders under `root`, with classes and subsets by the lists, or where there are none by the folders
     that they lie in, as `--dataset folder` does. Raises UsageError."""
-    if is_dataset(root):
+    if _is_prepared(root):
         raise UsageError(
             f"{quote(str(root))} is a prepared dataset already: give the folder of frame folders in it, or pack it"
         )
@@ -66,6 +66,13 @@ def find_videos(root: Path, lists: Sequence[Path], form: str | None, class_file:
     if class_file is not None:
         scan = impose_order(scan, read_class_file(class_file), class_file)
     return replace(found, scan=scan)
+
+
+def _is_prepared(root: Path) -> bool:
+    try:
+        return is_dataset(root)
+    except UsageError:
+        return False  # the dataset.json of another program, which may lie beside its frames
 
 
 def _by_folders(videos: Sequence[str]) -> datasets.Scan:
@@ -253,6 +260,9 @@ def _measure(found: Frames, frames: Path) -> tuple[Outcome, FrameTable]:
             bad.append(name)
             reason = reason or ("it has no bytes" if not jpeg else str(error))
             continue
+        except MemoryError as error:
+            detail = f"no memory for the picture that the {count(len(jpeg), 'byte')} of {quote(name)} tell of"
+            raise FolderProblem("out_of_memory", detail) from error
         if size is not None and now != size:
             detail = f"{size.width}x{size.height} becomes {now.width}x{now.height} at frame {index} ({quote(name)})"
             raise FolderProblem("size_change", detail)

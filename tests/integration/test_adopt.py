@@ -18,6 +18,8 @@ from trees import hash_tree
 
 from manifests import open_dataset
 from manifests.manifest import FRAMES_FILE, MANIFEST_SCHEMA, read_parquet
+from prep.adopt import FrameTree, find_videos
+from prep.datasets import source_list
 from prep.verify import verify
 from train.dataset import ClipDataset
 from train.sampler import Item
@@ -258,6 +260,28 @@ def test_where_the_dataset_may_lie(prep: Prep, tmp_path: Path) -> None:
     adopted(prep, tree, tmp_path / "data" / "dataset")
     again = refusal(prep, "adopt", tmp_path / "data" / "dataset", "--out", tmp_path / "again")
     assert "is a prepared dataset already: give the folder of frame folders in it, or pack it" in again
+
+
+def test_beside_the_dataset_file_of_another_program(prep: Prep, tmp_path: Path) -> None:
+    write_frames(tmp_path / "tree" / "A" / "a", ["1.jpg"])
+    (tmp_path / "tree" / "dataset.json").write_text('{"name": "mine"}')
+    adopted(prep, tmp_path / "tree", tmp_path / "out")
+
+
+def test_a_picture_that_memory_does_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged header may tell of one: that is the trouble of its video, not of the run."""
+
+    def fail(jpeg: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("prep.adopt.decoded_size", fail)
+    write_frames(tmp_path / "tree" / "a", ["1.jpg"])
+    found = find_videos(tmp_path / "tree", [], None, None)
+    frames = tmp_path / "frames"
+    reply = FrameTree(source_list(found.scan, tmp_path / "tree"), {}).take(0, frames, tmp_path / "table")
+    assert (reply.outcome.status, reply.outcome.failure) == ("failed", "out_of_memory")
+    assert "bytes of '1.jpg'" in str(reply.outcome.detail)
+    assert not frames.exists()
 
 
 def test_where_no_links_can_be_made(prep: Prep, tmp_path: Path) -> None:
