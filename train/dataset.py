@@ -84,8 +84,15 @@ class ClipDataset:
         except Exception as error:
             if is_debugging():
                 traceback.print_exc()
-            what = f"unexpected {type(error).__name__} while reading video {self.video_id(item.index)} of {self.folder}"
+            what = f"unexpected {type(error).__name__} while reading {self._describe(item.index)} of {self.folder}"
             return BadSample(f"{what}: {error}", Error.exit_code)
+
+    def _describe(self, index: int) -> str:
+        """A sample in words, also where what went wrong with it keeps its video_id from being read."""
+        try:
+            return f"video {self.video_id(index)}"
+        except Exception:
+            return f"sample {index} of subset {self.subset!r}"
 
     def _sample(self, item: Item) -> Sample:
         row = int(self._rows[item.index])
