@@ -18,8 +18,9 @@ from trees import hash_tree
 
 from manifests import open_dataset
 from manifests.manifest import FRAMES_FILE, MANIFEST_SCHEMA, read_parquet
-from prep.adopt import FrameTree, find_videos
+from prep.adopt import find_videos
 from prep.datasets import source_list
+from prep.frame_tree import FrameTree
 from prep.verify import verify
 from train.dataset import ClipDataset
 from train.sampler import Item
@@ -274,7 +275,7 @@ def test_a_picture_that_memory_does_not_hold(tmp_path: Path, monkeypatch: pytest
     def fail(jpeg: bytes) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("prep.adopt.decoded_size", fail)
+    monkeypatch.setattr("prep.frame_tree.decoded_size", fail)
     write_frames(tmp_path / "tree" / "a", ["1.jpg"])
     found = find_videos(tmp_path / "tree", [], None, None)
     frames = tmp_path / "frames"
