@@ -68,8 +68,11 @@ class ClipDataset:
     def content_sha256(self) -> str:
         """SHA-256 over videos, labels and frames, in order: equal for both stores of the same frames."""
         table = self._dataset.columns(["video_id", "label", "content_crc32"]).take(self._rows)
-        text = "\n".join(f"{row['video_id']} {row['label']} {row['content_crc32']}" for row in table.to_pylist())
-        return hashlib.sha256(text.encode()).hexdigest()
+        digest = hashlib.sha256()
+        for number, batch in enumerate(table.to_batches(max_chunksize=4096)):
+            lines = (f"{row['video_id']} {row['label']} {row['content_crc32']}" for row in batch.to_pylist())
+            digest.update((("\n" if number else "") + "\n".join(lines)).encode())
+        return digest.hexdigest()
 
     def video_id(self, index: int) -> str:
         name: str = self._dataset.video(int(self._rows[index]))["video_id"]
