@@ -219,7 +219,10 @@ def test_lists_that_cannot_be_read(prep: Prep, tmp_path: Path) -> None:
     (tmp_path / "two.txt").write_text("A/a 1 0\nA/b 0\n")
     (tmp_path / "other.txt").write_text("B/x 1 0\n")
     (tmp_path / "many.csv").write_text('original_vido_id video_id frame_id path labels\na 0 0 A/a/1.jpg "0,1"\n')
+    (tmp_path / "times.csv").write_text("path,label,start,end\nA/a,0,1,2.5\n")
     adopt = ["adopt", tmp_path / "tree", "--out", tmp_path / "out", "--list"]
+    words = "line 2: names 'A/a' from 1 s to 2.5 s, and frames have no times: leave the times out"
+    assert words in refusal(prep, *adopt, tmp_path / "times.csv")
     assert "line 2: expected path num_frames label" in refusal(prep, *adopt, tmp_path / "two.txt", "--format", "tsm")
     assert "no folder under" in refusal(prep, *adopt, tmp_path / "other.txt")
     assert "more than one label (0,1)" in refusal(prep, *adopt, tmp_path / "many.csv")

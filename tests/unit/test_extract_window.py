@@ -48,6 +48,11 @@ CLIPS = [
     Clip(name="vp9.webm", codec="libvpx-vp9", options={"cpu-used": "8"}),
 ]
 
+# Frames at the end of a window are predicted from some that are shown well after it.
+DEEP = replace(
+    CLIP, name="deep.mp4", options={"x264-params": "keyint=40:scenecut=0:bframes=5:b-adapt=0:b-pyramid=strict"}
+)
+
 WINDOWS = [Window(0, 0.2), Window(0.4, 0.8), Window(0.41, 0.81), Window(0.6, 5), Window(1.4)]
 
 
@@ -205,7 +210,7 @@ def test_a_file_without_times(decoder: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("clip", "num_flipped", "step"),
-    [(CLIP, 4, 3), (CLIP, 24, 1), (CLIPS[1], 24, 3), (CLIPS[5], 4, 3), (CLIPS[5], 24, 1)],
+    [(CLIP, 4, 3), (CLIP, 24, 3), (DEEP, 24, 1), (CLIPS[1], 24, 3), (CLIPS[5], 4, 3), (CLIPS[5], 24, 1)],
 )
 def test_no_damage_passes_that_would_not_pass_in_the_whole(
     clip: Clip, num_flipped: int, step: int, folder: Path, tmp_path: Path
