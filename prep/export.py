@@ -125,11 +125,11 @@ def _frames(rows: Sequence[dict[str, Any]], folder: Path, format_name: str) -> t
 
 def _videos(rows: Sequence[dict[str, Any]], root: Path, format_name: str) -> tuple[list[ListedVideo], str]:
     """The videos by their files, and the folder that all of these lie in."""
-    parts = [row["source"] for row in rows if file_of(row["source"]) != row["source"]]
-    if parts:
+    windows = [row["source"] for row in rows if file_of(row["source"]) != row["source"]]
+    if windows:
         raise UsageError(
-            f"a {format_name} list of videos has no times, and {len(parts):,} of {count(len(rows), 'video')} are parts "
-            f"of longer files, the first of them {quote(parts[0])}: leave out --videos, to list frame folders"
+            f"a {format_name} list of videos has no times, and {len(windows):,} of {count(len(rows), 'video')} are "
+            f"windows of longer files, the first of them {quote(windows[0])}: leave out --videos, to list frame folders"
         )
     origin = os.path.abspath(root)
     listed = []

@@ -113,14 +113,14 @@ def _decode(
     header = decoder.header
     sampler: Sampler[Frame] = make_sampler(recipe.frames, header.declared_fps)
     pipeline: _Pipeline | None = None
-    part = None if window is None else InWindow(window)
+    in_window = None if window is None else InWindow(window)
     times_s: list[float] = []
     num_frames = num_damaged = 0
     size_change: str | None = None
     for frame in decoder.frames():
         beat()
-        is_in = part is None or part.take(frame.time_s)
-        if part is not None and part.is_left:
+        is_in = in_window is None or in_window.take(frame.time_s)
+        if in_window is not None and in_window.is_left:
             num_damaged += frame.is_damaged + decoder.num_damaged_ahead()
             break
         if pipeline is None:
@@ -155,7 +155,7 @@ def _decode(
         size_change=size_change,
         one_picture=one_picture,
         limits=recipe.limits,
-        part=part,
+        in_window=in_window,
     )
     outcome = replace(
         verdict,
@@ -250,16 +250,16 @@ def judge(
     size_change: str | None,
     one_picture: bool,
     limits: Limits,
-    part: InWindow | None = None,
+    in_window: InWindow | None = None,
 ) -> Outcome:
-    """The status, failure and detail of a video that was decoded to its end, to that of its window (`part` took all
-    frames), or to a change of size.
+    """The status, failure and detail of a video that was decoded to its end, to that of its window, or to a change of
+    size. `in_window` has taken all frames.
 
     Where several faults apply, size_change comes before truncated before decode before too_short. `num_frames` counts
     decoded frames, stored or not. What a file lacks after the window is not looked at.
     """
-    is_left = part is not None and part.is_left
-    num_in = num_frames if part is None else part.num_frames
+    is_left = in_window is not None and in_window.is_left
+    num_in = num_frames if in_window is None else in_window.num_frames
     num_bad = tally.num_errors + num_damaged
     num_missing = tally.num_packets - tally.num_errors - num_frames
     said = f" ({tally.words})" if tally.words else ""
@@ -280,8 +280,8 @@ def judge(
         return Outcome(status="failed", failure="decode", detail=f"{ONE_PICTURE}; {damage}")
     if num_bad and not limits.keep_damaged:
         return Outcome(status="failed", failure="decode", detail=damage)
-    if part is not None and not part.num_frames:
-        return Outcome(status="failed", failure="too_short", detail=part.nothing())
+    if in_window is not None and not in_window.num_frames:
+        return Outcome(status="failed", failure="too_short", detail=in_window.nothing())
     if num_in < limits.min_frames:
         detail = f"{count(num_in, 'frame')}, fewer than limits.min_frames={limits.min_frames}"
         return Outcome(status="excluded", failure="too_short", detail=detail)
@@ -289,7 +289,7 @@ def judge(
     if tally.words and not num_bad:
         # Words alone are no failure: a clip cut at an open group of pictures has them too.
         remarks.append(f"the decoder said: {tally.words}")
-    if part is not None and (shortage := part.shortage()):
+    if in_window is not None and (shortage := in_window.shortage()):
         remarks.append(shortage)
     return Outcome(status="ok", detail="; ".join(remarks) or None)
 

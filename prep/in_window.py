@@ -26,8 +26,8 @@ class InWindow:
     def take(self, time_s: float | None) -> bool:
         """Whether the next frame, shown at `time_s`, is in the window. Raises VideoError where it has no time."""
         if time_s is None:
-            detail = f"a list names the part {self.window.words}, and the file does not tell when its frames are shown"
-            raise VideoError("unsupported", detail)
+            words = f"a list names the window {self.window.words}"
+            raise VideoError("unsupported", f"{words}, and the file does not tell when its frames are shown")
         if self._first_s is None:
             self._first_s = time_s
         # What is as good as equal counts as equal, at both ends: windows that meet share no frame, and lose none.
@@ -50,7 +50,7 @@ class InWindow:
         """What is missing of the window at its end, if that is more than rounding."""
         if self.is_left or self.window.end_s is None or self.window.end_s - self._end_s <= _SHORT_S:
             return None
-        return f"the video ends at {self._ends}, and a list names the part {self.window.words}"
+        return f"the video ends at {self._ends}, and a list names the window {self.window.words}"
 
     @property
     def _end_s(self) -> float:

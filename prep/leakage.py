@@ -16,7 +16,7 @@ _NUM_EXAMPLES = 3
 
 KINDS = {
     "video": ("video that is in both", "videos that are in both"),
-    "file": ("file of which they have different parts", "files of which they have different parts"),
+    "file": ("file with windows in both", "files with windows in both"),
     "group": ("group of takes of one scene (gNN of UCF-101)", "groups of takes of one scene (gNN of UCF-101)"),
     "youtube": ("YouTube video with clips in both", "YouTube videos with clips in both"),
     "bytes": ("set of files that are the same byte for byte", "sets of files that are the same byte for byte"),
@@ -93,7 +93,7 @@ def _split_of(subset: str) -> str:
 def _shared_keys(dataset: str, videos: Sequence[Member]) -> Mapping[str, list[list[Member]]]:
     """For each kind, the videos that have something in common; for `video`, each that is in several subsets."""
     groups: dict[str, dict[str, list[Member]]] = {kind: defaultdict(list) for kind in KINDS}
-    in_parts = {file for video in videos if (file := file_of(video.source)) != video.source}
+    in_windows = {file for video in videos if (file := file_of(video.source)) != video.source}
     for video in videos:
         file = file_of(video.source)
         stem = file.rpartition("/")[2].rpartition(".")[0]
@@ -101,7 +101,7 @@ def _shared_keys(dataset: str, videos: Sequence[Member]) -> Mapping[str, list[li
         clip = _YOUTUBE_CLIP.fullmatch(stem)
         if len(video.subsets) > 1:
             groups["video"][video.source].append(video)
-        if file in in_parts:
+        if file in in_windows:
             groups["file"][file].append(video)
         if take is not None:
             groups["group"][f"{take['name'].casefold()} {take['group']}"].append(video)

@@ -51,11 +51,12 @@ class Listed:
 
 def gather(lines: Iterable[Line]) -> Listed:
     """One item for each name and window, in the order of the first line that has it; what an item lists is sorted."""
-    groups: dict[tuple[str, Window | None], list[Line]] = {}
+    groups: dict[str | tuple[str, Window], list[Line]] = {}
     for line in lines:
-        groups.setdefault((line.name, line.window), []).append(line)
+        groups.setdefault(line.name if line.window is None else (line.name, line.window), []).append(line)
     listed = Listed(items={}, windows={}, num_lines={})
-    for (name, window), group in groups.items():
+    for group in groups.values():
+        name, window = group[0].name, group[0].window
         item = Item(
             name=name,
             class_names=_distinct(line.class_name for line in group),

@@ -234,10 +234,10 @@ def _match(files: Sequence[str], listed: Iterable[str]) -> tuple[dict[str, str],
 
 
 def _near(file: str, name: str, listed: Listed) -> list[tuple[str, str]]:
-    """(listed name, source) of the whole file and of each window."""
+    """(listed name, source) of the whole file, if it is listed, and of each window."""
     windows = [item.window for item in listed.windows.get(name, [])]
-    parts = [None, *windows] if name in listed.items else windows
-    return [(with_window(escape_name(name), part), with_window(escape_name(file), part)) for part in parts]
+    own = [None, *windows] if name in listed.items else windows
+    return [(with_window(escape_name(name), window), with_window(escape_name(file), window)) for window in own]
 
 
 def _is_list(path: Path) -> bool:

@@ -1,5 +1,6 @@
 """From files on disk and videos that annotations name to the rows of a source list."""
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from manifests.errors import UsageError
@@ -39,16 +40,19 @@ def make_rows(
     """
     copies = copies or {}
     on_disk = {video.path: video for video in videos}
-    named = _by_name(items, windows or {})
+    windows = windows or {}
     found = set(matches.values())
-    missing = {missing_path(group[0]): group for name, group in named.items() if name not in found}
+    listed = itertools.chain(items.values(), *windows.values())
+    missing = [(missing_path(item), item) for item in listed if item.name not in found]
     _refuse_folders(missing, on_disk)
-    rows: dict[str, tuple[str, Item | None]] = {}
+    rows: dict[str, tuple[str, Item | None]] = {_source(path, item): (path, item) for path, item in missing}
     for path in on_disk:
-        here: Sequence[Item | None] = named[matches[path]] if path in matches else [None]
-        rows |= {_source(path, item): (path, item) for item in here}
-    for path, group in missing.items():
-        rows |= {_source(path, item): (path, item) for item in group}
+        name = matches.get(path)
+        whole = items.get(name) if name is not None else None
+        parts = windows.get(name, ()) if name is not None else ()
+        if whole is not None or not parts:
+            rows[escape_name(path)] = (path, whole)
+        rows.update((_source(path, item), (path, item)) for item in parts)
     names = sorted(rows)
     sources = []
     for name, video_id in zip(names, ids(names), strict=True):
@@ -56,7 +60,7 @@ def make_rows(
         video = on_disk.get(path)
         twin = items[matches[copies[path]]] if path in copies else None
         class_name = folder_class(path) if item is None and twin is None else (item or twin).class_name  # type: ignore[union-attr]
-        status, failure, detail = _settle(video, item, copies.get(path), bool(named))
+        status, failure, detail = _settle(video, item, copies.get(path), bool(items or windows))
         sources.append(
             Source(
                 video_id=video_id,
@@ -73,15 +77,8 @@ def make_rows(
     return tuple(sources)
 
 
-def _source(path: str, item: Item | None) -> str:
-    return with_window(escape_name(path), None if item is None else item.window)
-
-
-def _by_name(items: Mapping[str, Item], windows: Mapping[str, Sequence[Item]]) -> dict[str, list[Item]]:
-    named = {name: [item] for name, item in items.items()}
-    for name, group in windows.items():
-        named.setdefault(name, []).extend(group)
-    return named
+def _source(path: str, item: Item) -> str:
+    return with_window(escape_name(path), item.window)
 
 
 def _settle(video: VideoFile | None, item: Item | None, taken: str | None, have_items: bool) -> Settled:
@@ -104,8 +101,8 @@ def _names(files: Iterable[str]) -> str:
     return ", ".join(escape_name(file) for file in files)
 
 
-def _refuse_folders(missing: Mapping[str, Sequence[Item]], on_disk: Iterable[str]) -> None:
-    folders = folders_above([*on_disk, *missing])
-    for path, items in missing.items():
+def _refuse_folders(missing: Sequence[tuple[str, Item]], on_disk: Iterable[str]) -> None:
+    folders = folders_above([*on_disk, *(path for path, _ in missing)])
+    for path, item in missing:
         if path in folders:
-            raise UsageError(f"{_names(items[0].files)}: {quote(path)} is named as a video, but it is a folder of such")
+            raise UsageError(f"{_names(item.files)}: {quote(path)} is named as a video, but it is a folder of such")

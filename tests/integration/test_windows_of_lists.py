@@ -105,7 +105,7 @@ def test_from_the_list_to_what_is_made_of_the_dataset(prep: Prep, videos: Path, 
     assert (late["status"], late["failure"]) == ("failed", "too_short")
     assert late["detail"] == "no frame from 9 s to the end: the video ends at 2.4 s"
     part = rows["long/match.mp4#t=1.2,3"]
-    assert part["detail"] == "the video ends at 2.4 s, and a list names the part from 1.2 s to 3 s"
+    assert part["detail"] == "the video ends at 2.4 s, and a list names the window from 1.2 s to 3 s"
     assert (part["declared_num_frames"], part["num_frames"]) == (None, 30)
     assert (part["fps"], part["duration_s"]) == (pytest.approx(25), pytest.approx(1.2))
     assert part["source_bytes"] == (videos / "long" / "match.mp4").stat().st_size
@@ -116,7 +116,7 @@ def test_from_the_list_to_what_is_made_of_the_dataset(prep: Prep, videos: Path, 
     assert make_sheet(out, "long/match_0.8_1.2", tmp_path / "sheet.png") == 10
     file = tmp_path / "videos.txt"
     assert refusal(lambda: export(out, file, format_name="mmaction2", videos=videos, link=None)) == (
-        "a mmaction2 list of videos has no times, and 5 of 6 videos are parts of longer files, the first of them "
+        "a mmaction2 list of videos has no times, and 5 of 6 videos are windows of longer files, the first of them "
         "'long/match.mp4#t=0,0.2': leave out --videos, to list frame folders"
     )
     done = prep(*command(videos, out, store))

@@ -182,7 +182,7 @@ def test_windows_without_a_frame(folder: Path) -> None:
 def test_a_video_that_ends_before_its_window(folder: Path) -> None:
     path = made(folder, CLIP)
     assert verdict(path, Window(1, 2.1)) == ("ok", None, None)
-    short = "the video ends at 1.6 s, and a list names the part from 1 s to 2.2 s"
+    short = "the video ends at 1.6 s, and a list names the window from 1 s to 2.2 s"
     assert verdict(path, Window(1, 2.2)) == ("ok", None, short)
 
 
@@ -201,7 +201,7 @@ def test_a_file_without_times(decoder: str, tmp_path: Path) -> None:
     assert (outcome.status, outcome.failure, outcome.declared_num_frames) == ("failed", "unsupported", None)
     assert (
         outcome.detail
-        == "a list names the part from 0.4 s to 0.8 s, and the file does not tell when its frames are shown"
+        == "a list names the window from 0.4 s to 0.8 s, and the file does not tell when its frames are shown"
     )
 
 

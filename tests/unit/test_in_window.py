@@ -54,7 +54,7 @@ def test_a_frame_without_a_time() -> None:
         for index in range(num_timed):
             part.take(float(index) / 10)
         with pytest.raises(
-            VideoError, match="unsupported: a list names the part from 1 s to 2 s, and the file does not"
+            VideoError, match="unsupported: a list names the window from 1 s to 2 s, and the file does not"
         ):
             part.take(None)
 
@@ -65,7 +65,7 @@ def test_a_frame_without_a_time() -> None:
         (Window(1, 2), None),
         (Window(1, 2.5), None),
         (Window(1), None),
-        (Window(1, 2.51), "the video ends at 2 s, and a list names the part from 1 s to 2.51 s"),
+        (Window(1, 2.51), "the video ends at 2 s, and a list names the window from 1 s to 2.51 s"),
         (Window(0, 1.5), None),
     ],
 )
