@@ -5,18 +5,23 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from manifests.windows import FRAGMENT, split_source
+
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 _SURROGATE = re.compile(r"[\udc80-\udcff]")
 _LOOKS_ESCAPED = re.compile(r"%(?=[0-9A-F]{2})")
+_LOOKS_LIKE_A_WINDOW = re.compile(rf"(?={FRAGMENT}(?:/|\Z))#")
 
 
 def escape_name(path: str) -> str:
     """A file name as os gives it (bytes that are not UTF-8 as lone surrogates) -> text that UTF-8 can hold.
 
-    Bytes that are not UTF-8 become %XX, and a % that would read as such an escape becomes %25; every other name
-    is unchanged. `unescape_name` reverses it.
+    Bytes that are not UTF-8 become %XX, a % that would read as such an escape becomes %25, and of a name that ends as
+    `manifests.windows` writes a window the # becomes %23; every other name is unchanged. `unescape_name` reverses it.
     """
     plain = _LOOKS_ESCAPED.sub("%25", path)
+    if "#t=" in plain:
+        plain = _LOOKS_LIKE_A_WINDOW.sub("%23", plain)
     return "".join(f"%{ord(c) - 0xDC00:02X}" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in plain)
 
 
@@ -27,13 +32,15 @@ def unescape_name(name: str) -> str:
 
 
 def video_ids(sources: Sequence[str]) -> list[str]:
-    """Give each source path its video_id: the path without suffix, or the whole path where that would clash.
+    """Give each source its video_id: the path without suffix, and of a window the times after that; or the whole source
+    where that would clash.
 
-    `sources` are distinct POSIX paths, relative and without `.` or `..`, as a file system could hold them. Two
-    ids clash where they are equal, or where one would be a folder that the other lies in. Whoever clashes takes
-    its whole path, which cannot clash, since a path is either a file or a folder.
+    `sources` are distinct POSIX paths, relative and without `.` or `..`, as a file system could hold them and
+    `escape_name` gives them, some with windows. Two ids clash where they are equal, or where one would be a folder that
+    the other lies in. Whoever clashes takes its whole source, which cannot clash, since a path is either a file or a
+    folder, and no path ends in what reads as a window.
     """
-    ids = [_without_suffix(source) for source in sources]
+    ids = [_first_choice(source) for source in sources]
     folders = folders_above(sources)
     while True:
         counts = Counter(ids)
@@ -62,6 +69,11 @@ def folder_ids(paths: Sequence[str]) -> list[str]:
         free = taken.isdisjoint({plain, *folders_above([plain])} - own)
         ids.append(plain if free and _SURROGATE.search(plain) is None else path)
     return ids
+
+
+def _first_choice(source: str) -> str:
+    path, window = split_source(source)
+    return _without_suffix(path) + ("" if window is None else window.suffix)
 
 
 def _without_suffix(path: str) -> str:

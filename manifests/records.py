@@ -17,7 +17,7 @@ FAILURE_KINDS: dict[str, str] = {
     "truncated": "the file is cut short, many of its packets gave no picture, or frames are missing from a folder",
     "size_change": "the picture size changes within the stream",
     "decode": "packets or frames that cannot be decoded, or pictures that the codec marks as damaged",
-    "too_short": "fewer frames than limits.min_frames",
+    "too_short": "fewer frames than limits.min_frames, or no frame between the times that a list gives",
     "crashed": "the decoding process died",
     "timeout": "no progress for limits.timeout_s",
     "out_of_memory": "decoding needed more than limits.memory_mib, or than there is",
@@ -30,10 +30,11 @@ FAILURE_KINDS: dict[str, str] = {
 class Source:
     """One source video as a scan found it.
 
-    `source` is the POSIX path relative to the source root, `source_bytes` its size (None where the disk lacks
-    it). `label` is -1 and `class_name` None where unknown. `subsets` does not list `all`, which every video is
-    in. `status` is None for a video that is to be decoded; else it is settled already (`excluded`, or `failed`
-    with a `failure` such as `missing`) and `detail` says why.
+    `source` is the POSIX path of its file relative to the source root, with a window after it where the video is a part
+    of the file (`manifests.windows`); `source_bytes` is the size of the file (None where the disk lacks it). `label` is
+    -1 and `class_name` None where unknown. `subsets` does not list `all`, which every video is in. `status` is None for
+    a video that is to be decoded; else it is settled already (`excluded`, or `failed` with a `failure` such as
+    `missing`) and `detail` says why.
     """
 
     video_id: str
@@ -51,10 +52,11 @@ class Source:
 class Outcome:
     """What became of one source video. `declared_` comes from a header; `num_` was counted.
 
-    `fps` and `duration_s` are measured from the timestamps of the decoded frames. `source_width` and
-    `source_height` are as coded, before `rotation_deg` (the clockwise turn that shows it upright) was applied;
-    `width` and `height` are those of the stored JPEG frames. `num_bytes` and `content_crc32` are over the JPEG
-    bytes of all frames in order.
+    Of a window `declared_num_frames` is None, since no header tells of it, and `num_decode_errors` counts up to its
+    end. `fps` and `duration_s` are measured from the timestamps of the decoded frames (of a window: those in it).
+    `source_width` and `source_height` are as coded, before `rotation_deg` (the clockwise turn that shows it upright)
+    was applied; `width` and `height` are those of the stored JPEG frames. `num_bytes` and `content_crc32` are over the
+    JPEG bytes of all frames in order.
     """
 
     status: str

@@ -13,6 +13,7 @@ from manifests.atomic import atomic_write
 from manifests.errors import DamagedError, UsageError
 from manifests.names import escape_name, folders_above, unescape_name
 from manifests.records import Source
+from manifests.windows import file_of, split_source, with_window
 
 FORMAT = "decode-once.sources"
 VERSION = 1
@@ -37,7 +38,7 @@ SCHEMA = pa.schema(
 class SourceList:
     """The sources of a dataset, in source order.
 
-    `root` is the absolute folder that `source` is relative to. `classes` are the class names, the index being the
+    `root` is the absolute folder that the files lie in. `classes` are the class names, the index being the
     label, as `escape_name` gives them.
     """
 
@@ -52,7 +53,7 @@ class SourceList:
 
     def path_of(self, source: Source) -> Path:
         """Where the file of a source lies."""
-        return self.root / unescape_name(source.source)
+        return self.root / unescape_name(file_of(source.source))
 
 
 def write_sources(path: Path, source_list: SourceList) -> None:
@@ -128,7 +129,7 @@ def _sources(table: pa.Table) -> Iterator[Source]:
 
 def _require_sound(source_list: SourceList) -> None:
     """Raises ValueError for what no scan gives: no source at all, a video_id or path that leaves its folder, two equal
-    ids or one inside another, a label without its class."""
+    ids or one inside another, a window that is not written as it would be, a label without its class."""
     if not source_list.sources:
         raise ValueError("it has no sources")
     ids = {source.video_id for source in source_list.sources}
@@ -140,6 +141,8 @@ def _require_sound(source_list: SourceList) -> None:
         for name in (source.video_id, source.source):
             if "\0" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
                 raise ValueError(f"{name!r} is no path inside a folder")
+        if source.source != with_window(*split_source(source.source)):
+            raise ValueError(f"{source.source!r} has a window that is written in another way")
         outer = next(iter(inside & folders_above([source.video_id])), None) if inside else None
         if outer is not None:
             raise ValueError(f"video {source.video_id!r} would lie inside the frame folder of {outer!r}")

@@ -22,7 +22,7 @@ from prep.classes import impose_order, read_class_file
 from prep.datasets.annotation_files import annotation_files
 from prep.datasets.folder import class_of, subset_of
 from prep.datasets.listed import Line, gather
-from prep.datasets.lists import classes_of, line_of, ways_to_name
+from prep.datasets.lists import classes_of, line_of, ways_to_name, window_of
 from prep.datasets.match import match
 from prep.datasets.rows import make_rows
 from prep.datasets.walk import VideoFile, is_video_name
@@ -93,6 +93,11 @@ def _by_lists(root: Path, videos: Sequence[str], lists: Sequence[Path], form: st
     known = ways_to_name(videos)
     readings = [(file, read_frame_list(file, form, root, known)) for file in files]
     names, numbered = classes_of(row for _, reading in readings for row in reading.rows)
+    for place, row in (row for _, reading in readings for row in reading.rows):
+        if (window := window_of(row)) is not None:
+            raise UsageError(
+                f"{place}: names {quote(row['path'])} {window.words}, and frames have no times: leave the times out"
+            )
     lines = [line_of(file, row, names, root) for file, reading in readings for _, row in reading.rows]
     listed = gather(lines)
     matches, near = _match(videos, list(listed.items))

@@ -1,6 +1,6 @@
 """What of a finished dataset is to be done again: `--retry failed[:KIND]`, `damaged` or `changed`, and `--update`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,21 +79,31 @@ def _damaged(before: Sequence[Row], problems: Sequence[Problem]) -> set[int]:
 def _changed(before: Sequence[Row], sources: SourceList, *, num_jobs: int, quiet: bool) -> set[int]:
     """Rows whose source is there, but is not the one that was decoded: of another size or another SHA-256."""
     row_of = {row["source"]: index for index, row in enumerate(before)}
-    there = [(row_of[s.source], s) for s in sources.sources if s.source in row_of and s.status is None]
-    checks = (joblib.delayed(_is_changed)(sources.path_of(source), source, before[old]) for old, source in there)
+    there: dict[Path, list[tuple[Source, Row]]] = {}  # windows of one file together, so that it is read once
+    for source in sources.sources:
+        if source.source in row_of and source.status is None:
+            there.setdefault(sources.path_of(source), []).append((source, before[row_of[source.source]]))
+    checks = (joblib.delayed(_changed_of)(path, pairs) for path, pairs in there.items())
     results = joblib.Parallel(n_jobs=num_jobs, backend="threading", return_as="generator")(checks)
-    bar = tqdm(results, total=len(there), desc="compare", unit="video", disable=True if quiet else None)
-    return {old for (old, _), is_changed in zip(there, bar, strict=True) if is_changed}
+    bar = tqdm(results, total=len(there), desc="compare", unit="file", disable=True if quiet else None)
+    return {row_of[source] for changed in bar for source in changed}
 
 
-def _is_changed(path: Path, source: Source, row: Mapping[str, object]) -> bool:
+def _changed_of(path: Path, pairs: Sequence[tuple[Source, Row]]) -> list[str]:
+    """Those of the sources that are in the file at `path` and were decoded from another one."""
+    same_size = [
+        row["source_sha256"] is not None and source.source_bytes == row["source_bytes"] for source, row in pairs
+    ]
     try:
-        if row["source_sha256"] is None or source.source_bytes != row["source_bytes"]:
-            path.stat()
-            return True
-        return hash_file(path) != row["source_sha256"]
+        path.stat()
+        sha256 = hash_file(path) if any(same_size) else None
+        return [
+            source.source
+            for (source, row), is_same_size in zip(pairs, same_size, strict=True)
+            if not is_same_size or sha256 != row["source_sha256"]
+        ]
     except OSError as error:
-        if row["status"] != "ok":
-            return True
+        if all(row["status"] != "ok" for _, row in pairs):
+            return [source.source for source, _ in pairs]
         # Its frames are good, and would be lost.
         raise UsageError(f"cannot read {quote(str(path))}: {error.strerror}; bring it back, or scan again") from error

@@ -18,6 +18,7 @@ from typing import Any
 from manifests.command import is_debugging
 from manifests.errors import Error, StoreError
 from manifests.records import Outcome
+from manifests.windows import Window
 from prep.memory import num_kernel_kills, resident_mib, tells_of_memory
 from prep.recipe import ExtractRecipe
 
@@ -33,7 +34,7 @@ _LAST_WORDS_BYTES = 4096
 @dataclass(frozen=True)
 class Job:
     """One video to extract: absolute paths of the source, and of the frames and the frame table to be written, for the
-    dataset `out`. `source_bytes` is the size that the scan saw."""
+    dataset `out`. `source_bytes` is the size that the scan saw, `window` the part that is wanted."""
 
     out: Path
     source: Path
@@ -41,11 +42,13 @@ class Job:
     frames: Path
     table: Path
     recipe: ExtractRecipe
+    window: Window | None = None
 
     def message(self) -> dict[str, Any]:
         """As prep.worker reads it."""
         paths = {name: os.fspath(getattr(self, name)) for name in ("source", "frames", "table")}
-        return {**paths, "source_bytes": self.source_bytes, "recipe": _recipe_table(self.recipe)}
+        window = None if self.window is None else asdict(self.window)
+        return {**paths, "source_bytes": self.source_bytes, "window": window, "recipe": _recipe_table(self.recipe)}
 
 
 @lru_cache(maxsize=1)

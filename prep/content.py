@@ -9,23 +9,25 @@ from pathlib import Path
 from manifests.description import hash_file
 from manifests.names import unescape_name
 from manifests.records import Source
+from manifests.windows import file_of
 
 _PROBE_BYTES = 4096
 
 
 def identical_files(root: Path, sources: Iterable[Source]) -> list[tuple[str, ...]]:
-    """The sources that are byte-identical, each group in source order; files without bytes are not among them.
+    """The files of the sources (without windows) that are byte-identical, each group in order; files without bytes are
+    not among them.
 
     Files of one size are compared by a piece from their middle, and those that agree in that by their SHA-256. Files
     that cannot be read are left to the extraction, which fails them.
     """
-    by_size: dict[int, list[str]] = defaultdict(list)
+    by_size: dict[int, dict[str, None]] = defaultdict(dict)
     for source in sources:
         if source.source_bytes:
-            by_size[source.source_bytes].append(source.source)
+            by_size[source.source_bytes][file_of(source.source)] = None
     groups: list[list[str]] = []
     for num_bytes, names in by_size.items():
-        for alike in _alike(root, names, partial(_probe, position=num_bytes // 2)):
+        for alike in _alike(root, list(names), partial(_probe, position=num_bytes // 2)):
             groups += _alike(root, alike, hash_file)
     return sorted(tuple(group) for group in groups)
 

@@ -4,6 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from manifests.errors import DamagedError
+from manifests.windows import split_source
 from prep.before import Before
 from prep.child import Job, Reply
 from prep.plan import Plan
@@ -35,4 +36,5 @@ class VideoFiles:
             frames=frames,
             table=table,
             recipe=self._recipe,
+            window=split_source(source.source)[1],
         )

@@ -19,6 +19,7 @@ from manifests.lists import (
     video_list,
 )
 from manifests.names import unescape_name
+from manifests.windows import file_of
 from manifests.wording import count, quote
 from prep.links import make_links, plain_path
 
@@ -68,7 +69,7 @@ def export(
         dataset_name = dataset.description.dataset
         if not rows:
             raise UsageError(f"the subset {subset!r} has no ok video: there is nothing to list")
-        listed, origin = _frames(rows, folder, format_name) if videos is None else _videos(rows, videos)
+        listed, origin = _frames(rows, folder, format_name) if videos is None else _videos(rows, videos, format_name)
         _require_labels(listed, rows, format_name, videos is not None)
         targets = {video.name: video.path for video in listed}
         if link is not None:
@@ -122,8 +123,14 @@ def _frames(rows: Sequence[dict[str, Any]], folder: Path, format_name: str) -> t
     return listed, origin
 
 
-def _videos(rows: Sequence[dict[str, Any]], root: Path) -> tuple[list[ListedVideo], str]:
+def _videos(rows: Sequence[dict[str, Any]], root: Path, format_name: str) -> tuple[list[ListedVideo], str]:
     """The videos by their files, and the folder that all of these lie in."""
+    windows = [row["source"] for row in rows if file_of(row["source"]) != row["source"]]
+    if windows:
+        raise UsageError(
+            f"a {format_name} list of videos has no times, and {len(windows):,} of {count(len(rows), 'video')} are "
+            f"windows of longer files, the first of them {quote(windows[0])}: leave out --videos, to list frame folders"
+        )
     origin = os.path.abspath(root)
     listed = []
     for row in rows:

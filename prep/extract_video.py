@@ -15,12 +15,14 @@ from typing import Protocol
 import numpy as np
 
 from manifests.records import Outcome
+from manifests.windows import Window
 from manifests.wording import count
 from prep.container import cut_short
 from prep.decoders import open_decoder
 from prep.decoders.interface import Decoder, Frame, Tally, VideoError
 from prep.frame_table import FRAME_DTYPE, FrameTable
 from prep.geometry import Orientation, Size, scaled_size, turn_upright
+from prep.in_window import InWindow
 from prep.jpeg import encode_jpeg
 from prep.recipe import ExtractRecipe, Frames, Limits
 from prep.sampling import Sampler, make_sampler
@@ -51,10 +53,14 @@ def extract_video(
     writer: FrameWriter,
     beat: Callable[[], None],
     scanned_bytes: int | None = None,
+    window: Window | None = None,
 ) -> tuple[Outcome, FrameTable]:
     """Decode the video at `path` from its first frame to its last and give each kept frame to `writer`.
 
     `scanned_bytes` is its size when it was scanned (None: not known); one of another size is not what was scanned.
+
+    Of a `window` only the frames in it are given, and decoding ends with the first frame at its end or after. It is
+    judged by all that was decoded until then, since its frames may depend on any of that.
 
     `beat` is called once a frame, as a sign of life. Returns the outcome and the table of the frames written
     (empty unless ok). What `writer` raises passes through; a bad video does not raise.
@@ -73,13 +79,15 @@ def extract_video(
     try:
         with open_decoder(recipe.decoder, path) as decoder:
             try:
-                outcome, table_N = _decode(decoder, recipe, writer, beat, cut)
+                outcome, table_N = _decode(decoder, recipe, writer, beat, cut, window)
             except VideoError as error:
                 outcome, table_N = _failed_in_midstream(decoder, error, cut), no_frames
     except VideoError as error:
         outcome, table_N = Outcome(status="failed", failure=error.kind, detail=error.detail), no_frames
     if outcome.status != "ok":
         table_N = no_frames
+    if window is not None:
+        outcome = replace(outcome, declared_num_frames=None)  # the header tells of the whole file
     return replace(outcome, source_sha256=sha256), table_N
 
 
@@ -95,16 +103,26 @@ def hash_source(path: Path, beat: Callable[[], None]) -> tuple[str, int]:
 
 
 def _decode(
-    decoder: Decoder, recipe: ExtractRecipe, writer: FrameWriter, beat: Callable[[], None], cut: str | None
+    decoder: Decoder,
+    recipe: ExtractRecipe,
+    writer: FrameWriter,
+    beat: Callable[[], None],
+    cut: str | None,
+    window: Window | None,
 ) -> tuple[Outcome, FrameTable]:
     header = decoder.header
     sampler: Sampler[Frame] = make_sampler(recipe.frames, header.declared_fps)
     pipeline: _Pipeline | None = None
+    in_window = None if window is None else InWindow(window)
     times_s: list[float] = []
     num_frames = num_damaged = 0
     size_change: str | None = None
     for frame in decoder.frames():
         beat()
+        is_in = in_window is None or in_window.take(frame.time_s)
+        if in_window is not None and in_window.is_left:
+            num_damaged += frame.is_damaged + decoder.num_damaged_ahead()
+            break
         if pipeline is None:
             pipeline = _Pipeline(frame, header.sample_aspect, recipe.frames, writer)
         if frame.size != pipeline.coded:
@@ -113,9 +131,11 @@ def _decode(
                 f"{frame.size.width}x{frame.size.height} at frame {num_frames}"
             )
             break
-        times_s.append(math.nan if frame.time_s is None else frame.time_s)
         num_damaged += frame.is_damaged
         num_frames += 1
+        if not is_in:
+            continue
+        times_s.append(math.nan if frame.time_s is None else frame.time_s)
         if kept := sampler.add(frame, frame.time_s):
             pipeline.store(kept)
     if pipeline is not None:
@@ -135,6 +155,7 @@ def _decode(
         size_change=size_change,
         one_picture=one_picture,
         limits=recipe.limits,
+        in_window=in_window,
     )
     outcome = replace(
         verdict,
@@ -229,12 +250,16 @@ def judge(
     size_change: str | None,
     one_picture: bool,
     limits: Limits,
+    in_window: InWindow | None = None,
 ) -> Outcome:
-    """The status, failure and detail of a video that was decoded to its end (or to a change of size).
+    """The status, failure and detail of a video that was decoded to its end, to that of its window, or to a change of
+    size. `in_window` has taken all frames.
 
-    Where several faults apply, size_change comes before truncated before decode. `num_frames` counts decoded
-    frames, stored or not.
+    Where several faults apply, size_change comes before truncated before decode before too_short. `num_frames` counts
+    decoded frames, stored or not. What a file lacks after the window is not looked at.
     """
+    is_left = in_window is not None and in_window.is_left
+    num_in = num_frames if in_window is None else in_window.num_frames
     num_bad = tally.num_errors + num_damaged
     num_missing = tally.num_packets - tally.num_errors - num_frames
     said = f" ({tally.words})" if tally.words else ""
@@ -243,25 +268,30 @@ def judge(
     )
     if size_change:
         return Outcome(status="failed", failure="size_change", detail=size_change)
-    if cut:
+    if cut and not is_left:
         detail = f"{cut}; {count(num_frames, 'frame')} could be decoded"
         return Outcome(status="failed", failure="truncated", detail=detail)
     if num_frames == 0:
         return Outcome(status="failed", failure="decode", detail=f"no frame can be decoded{said}")
-    if num_missing > max(MISSING_PACKETS_ALLOWED, limits.max_missing * tally.num_packets):
+    if not is_left and num_missing > max(MISSING_PACKETS_ALLOWED, limits.max_missing * tally.num_packets):
         detail = f"{count(tally.num_packets, 'packet')} gave only {count(num_frames, 'frame')}{said}"
         return Outcome(status="failed", failure="truncated", detail=detail)
     if num_bad and one_picture:
         return Outcome(status="failed", failure="decode", detail=f"{ONE_PICTURE}; {damage}")
     if num_bad and not limits.keep_damaged:
         return Outcome(status="failed", failure="decode", detail=damage)
-    if num_frames < limits.min_frames:
-        detail = f"{count(num_frames, 'frame')}, fewer than limits.min_frames={limits.min_frames}"
+    if in_window is not None and not in_window.num_frames:
+        return Outcome(status="failed", failure="too_short", detail=in_window.nothing())
+    if num_in < limits.min_frames:
+        detail = f"{count(num_in, 'frame')}, fewer than limits.min_frames={limits.min_frames}"
         return Outcome(status="excluded", failure="too_short", detail=detail)
-    if num_bad:
-        return Outcome(status="ok", detail=f"kept although {damage}")
-    # Words alone are no failure: a clip cut at an open group of pictures has them too.
-    return Outcome(status="ok", detail=f"the decoder said: {tally.words}" if tally.words else None)
+    remarks = [f"kept although {damage}"] if num_bad else []
+    if tally.words and not num_bad:
+        # Words alone are no failure: a clip cut at an open group of pictures has them too.
+        remarks.append(f"the decoder said: {tally.words}")
+    if in_window is not None and (shortage := in_window.shortage()):
+        remarks.append(shortage)
+    return Outcome(status="ok", detail="; ".join(remarks) or None)
 
 
 def measured_rate(times_s: list[float], declared_fps: Fraction | None) -> tuple[float | None, float | None]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from manifests.windows import file_of
 from manifests.wording import count, quote
 
 _UCF_TAKE = re.compile(r"v_(?P<name>.+)_g(?P<group>[0-9]{2})_c[0-9]{2}", re.DOTALL)
@@ -15,6 +16,7 @@ _NUM_EXAMPLES = 3
 
 KINDS = {
     "video": ("video that is in both", "videos that are in both"),
+    "file": ("file with windows in both", "files with windows in both"),
     "group": ("group of takes of one scene (gNN of UCF-101)", "groups of takes of one scene (gNN of UCF-101)"),
     "youtube": ("YouTube video with clips in both", "YouTube videos with clips in both"),
     "bytes": ("set of files that are the same byte for byte", "sets of files that are the same byte for byte"),
@@ -45,7 +47,8 @@ def find_leaks(dataset: str, members: Iterable[Member]) -> list[Leak]:
     """Compare each pair of subsets of one split, in the order of their names and of KINDS.
 
     Subsets belong to one split when their names end in the same digits: train01 and test01, or train, val and test. A
-    group, a YouTube video and bytes are shared where different videos have them.
+    file is shared where it has different windows in both (or is whole in one); a group, a YouTube video and bytes where
+    different files have them.
     """
     videos = list(members)
     names = sorted({subset for video in videos for subset in video.subsets})
@@ -90,12 +93,16 @@ def _split_of(subset: str) -> str:
 def _shared_keys(dataset: str, videos: Sequence[Member]) -> Mapping[str, list[list[Member]]]:
     """For each kind, the videos that have something in common; for `video`, each that is in several subsets."""
     groups: dict[str, dict[str, list[Member]]] = {kind: defaultdict(list) for kind in KINDS}
+    in_windows = {file for video in videos if (file := file_of(video.source)) != video.source}
     for video in videos:
-        stem = video.source.rpartition("/")[2].rpartition(".")[0]
+        file = file_of(video.source)
+        stem = file.rpartition("/")[2].rpartition(".")[0]
         take = _UCF_TAKE.fullmatch(stem)
         clip = _YOUTUBE_CLIP.fullmatch(stem)
         if len(video.subsets) > 1:
             groups["video"][video.source].append(video)
+        if file in in_windows:
+            groups["file"][file].append(video)
         if take is not None:
             groups["group"][f"{take['name'].casefold()} {take['group']}"].append(video)
         if clip is not None:
@@ -111,4 +118,5 @@ def _is_shared(kind: str, group: Sequence[Member], first: str, second: str) -> b
     one, other = set(_in_subset(group, first)), set(_in_subset(group, second))
     if kind == "video":
         return not one.isdisjoint(other)
-    return bool(one) and bool(other) and len(one | other) > 1
+    either = one | other if kind == "file" else set(map(file_of, one | other))
+    return bool(one) and bool(other) and len(either) > 1

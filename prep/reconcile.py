@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 from manifests.records import Source
+from manifests.windows import file_of
 from manifests.wording import count, quote, quote_some
 from prep.datasets import Scan
 from prep.datasets.label_text import label_key
@@ -62,7 +63,7 @@ class Reconciliation:
 
 
 def reconcile(found: Scan, identical: Sequence[tuple[str, ...]] = ()) -> Reconciliation:
-    """Count what a scan found. `identical` are the groups of sources that are byte-identical."""
+    """Count what a scan found. `identical` are the groups of files that are byte-identical."""
     sources = found.sources
     conflicts = [(s.source, s.detail or "") for s in sources if s.failure == "duplicate_id" and s.subsets]
     disagreements = tuple(sorted({*found.disagreements, *conflicts}))
@@ -115,7 +116,7 @@ def _count(sources: Sequence[Source], num_lines: int | None, marks: _Marks) -> C
         num_near=sum(s.source in marks.near for s in sources),
         num_empty=sum(s.source_bytes == 0 for s in sources),
         num_disagree=sum(s.source in marks.disagree for s in sources),
-        num_identical=sum(s.source in marks.identical for s in sources),
+        num_identical=sum(file_of(s.source) in marks.identical for s in sources),
         num_unreadable=sum(s.failure == "unreadable" for s in sources),
         num_duplicate=duplicate,
         num_excluded=sum(s.status == "excluded" for s in sources) - duplicate,
@@ -145,17 +146,13 @@ def _suggestions(found: Scan) -> tuple[tuple[str, str], ...]:
     for source in found.sources:
         if source.status == "excluded" and source.failure is None:
             others[_name_key(source.source)].append(source.source)
-    alike = {
-        (source.source, other)
-        for source in found.sources
-        if source.failure == "missing"
-        for other in others.get(_name_key(source.source), [])
-    }
+    missing = {file_of(source.source) for source in found.sources if source.failure == "missing"}
+    alike = {(file, other) for file in missing for other in others.get(_name_key(file), [])}
     return tuple(sorted(alike.union(found.suggestions)))
 
 
-def _name_key(source: str) -> str:
-    name = source.rpartition("/")[2]
+def _name_key(file: str) -> str:
+    name = file.rpartition("/")[2]
     return label_key(name.rpartition(".")[0] or name)
 
 

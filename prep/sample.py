@@ -24,6 +24,7 @@ from manifests.atomic import disk_errors
 from manifests.command import handle_signals
 from manifests.errors import Interrupted, StoreError
 from manifests.sources import SourceList
+from manifests.windows import split_source
 from prep import spool
 from prep.child import Job, Reply
 from prep.frame_table import read_table
@@ -138,6 +139,7 @@ def _job(folder: Path, sources: SourceList, recipe: ExtractRecipe, row: int) -> 
         frames=spool.frames_path(folder, row, recipe.store.format),
         table=spool.table_path(folder, row),
         recipe=recipe,
+        window=split_source(source.source)[1],
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from manifests.errors import UsageError
 from manifests.machine import format_bytes
+from manifests.windows import file_of
 from manifests.wording import count
 from prep import datasets
 from prep.classes import impose_order, read_class_file
@@ -43,9 +44,9 @@ def given_flags(arguments: argparse.Namespace) -> list[str]:
 def look_into(found: datasets.Scan, root: Path) -> tuple[Reconciliation, list[Leak]]:
     """Reconcile a scan of `root`, and find what its subsets share; reads files of equal size for it."""
     identical = identical_files(root, found.sources)
-    group_of = {source: str(number) for number, group in enumerate(identical) for source in group}
+    group_of = {file: str(number) for number, group in enumerate(identical) for file in group}
     members = [
-        Member(source=source.source, subsets=source.subsets, content=group_of.get(source.source))
+        Member(source=source.source, subsets=source.subsets, content=group_of.get(file_of(source.source)))
         for source in found.sources
         if source.status is None
     ]
@@ -79,4 +80,5 @@ def scan_lines(found: datasets.Scan, reconciliation: Reconciliation, leaks: Sequ
 
 
 def _num_bytes(found: datasets.Scan) -> int:
-    return sum(source.source_bytes or 0 for source in found.sources)
+    """Of all files, each once."""
+    return sum({file_of(source.source): source.source_bytes or 0 for source in found.sources}.values())

@@ -1,4 +1,4 @@
-"""Subsets of one's own: `--split 0.8,0.1,0.1 --seed S [--group REGEX]`.
+"""Subsets of one's own: `--split 0.8,0.1,0.1 --seed S [--group REGEX]`. Windows of one file stay together.
 
 Which video goes where is a function of the sources, the shares, the seed and the groups; order comes from SHA-256, and
 arithmetic is exact, so it is the same on every machine. Each class is divided by the shares as evenly as whole groups
@@ -8,7 +8,7 @@ allow:
    their class, as long as that lacks the whole group;
 2. the others go, of the subsets that lack something of their class, to the one that lacks most of all classes together.
 
-So without groups no class of a subset is a whole video away from its share.
+So without groups (or windows) no class of a subset is a whole video away from its share.
 """
 
 import dataclasses
@@ -22,6 +22,7 @@ from fractions import Fraction
 
 from manifests.errors import UsageError
 from manifests.records import Source
+from manifests.windows import file_of
 from manifests.wording import count, quote, quote_some
 from prep.datasets import Scan
 
@@ -34,7 +35,7 @@ _SHARE = re.compile(r"[0-9]*\.?[0-9]+", re.ASCII)
 @dataclass(frozen=True, kw_only=True)
 class Split:
     """`shares` by subset, which sum to 1. `group` finds, in the path of a source, what tells its group: the first
-    group of the pattern if it has any, else all that it matches; None keeps nothing together."""
+    group of the pattern if it has any, else all that it matches; None keeps only the windows of a file together."""
 
     shares: Mapping[str, Fraction]
     seed: int = 0
@@ -97,12 +98,13 @@ def _groups(videos: Sequence[Source], split: Split) -> tuple[dict[str, Members],
     groups: dict[str, Members] = defaultdict(list)
     loose = []
     for video in videos:
-        match = None if split.group is None else split.group.search(video.source)
+        file = file_of(video.source)
+        match = None if split.group is None else split.group.search(file)
         found = None if match is None else match[1] if match.re.groups else match[0]
         if split.group is not None and found is None:
             loose.append(video.source)
         # A slash before, which no path begins with, keeps a path from being taken for a group.
-        groups[f"/{found}" if found is not None else video.source].append((video.source, video.label))
+        groups[f"/{found}" if found is not None else file].append((video.source, video.label))
     if split.group is not None and len(loose) == len(videos):
         shown = quote(split.group.pattern)
         raise UsageError(f"--group {shown} finds nothing in any path, such as {quote_some([v.source for v in videos])}")

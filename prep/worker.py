@@ -30,6 +30,7 @@ from typing import Any, TextIO
 
 from manifests.recipe import recipe_from_table
 from manifests.records import Outcome, by_name
+from manifests.windows import Window
 from prep.extract_video import FrameWriter, extract_video
 from prep.frame_table import write_table
 from prep.memory import limit_data_segment, tells_of_memory
@@ -101,7 +102,12 @@ def _extract(job: dict[str, Any], pulse: "_Pulse") -> tuple[Outcome, int]:
         writer = open_writer(frames, recipe.store.format)
     try:
         outcome, table_N = extract_video(
-            Path(job["source"]), recipe, _Writer(writer), pulse.beat, scanned_bytes=job["source_bytes"]
+            Path(job["source"]),
+            recipe,
+            _Writer(writer),
+            pulse.beat,
+            scanned_bytes=job["source_bytes"],
+            window=None if job["window"] is None else Window(**job["window"]),
         )
     finally:
         with _store_faults():

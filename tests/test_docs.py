@@ -10,8 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from clips import Clip, write_clip
 from conftest import PREP, ROOT
 
+from manifests import open_dataset
 from manifests.errors import EXIT_CODES
 from manifests.manifest import MANIFEST_SCHEMA
 from manifests.recipe import flat
@@ -125,6 +127,29 @@ def test_the_examples_run(synthetic: Path, tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_the_example_of_windows_runs(tmp_path: Path) -> None:
+    """The table of the README, then its commands, over a video of the length that it tells of."""
+    section = README[README.index("### Windows of longer videos") :]
+    (tmp_path / "matches.csv").write_text(re.findall(r"```csv\n(.*?)```", section, re.DOTALL)[0])
+    (tmp_path / "videos" / "long").mkdir(parents=True)
+    write_clip(tmp_path / "videos" / "long" / "match.mp4", Clip(name="match", codec="libx264", num_frames=60))
+    commands = re.findall(r"```\n(prep .*?)```", section, re.DOTALL)[0].splitlines()
+    for line in commands:
+        done = subprocess.run(
+            [PREP, *shlex.split(line)[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    with open_dataset(tmp_path / "clips") as dataset:
+        rows = {row["video_id"]: (row["source"], row["num_frames"]) for row in dataset.manifest.to_pylist()}
+    assert rows == {
+        "long/match_0.4_1.2": ("long/match.mp4#t=0.4,1.2", 20),
+        "long/match_1.2_2": ("long/match.mp4#t=1.2,2", 20),
+        "long/match_2.2_end": ("long/match.mp4#t=2.2", 5),
+    }
+    assert all(f"`{text}`" in section for video_id, (source, _) in rows.items() for text in (video_id, source)
+               if "1.2_2" not in video_id)  # fmt: skip
 
 
 def test_the_readme_shows_the_commands_of_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:

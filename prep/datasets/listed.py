@@ -4,19 +4,23 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from manifests.windows import Window
+
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
     """One line (or row, or entry) of an annotation file.
 
     `name` is what the annotations call the video: a path relative to the root, or an id. `class_name` is None where
-    the line has no label, `subset` where it puts the video into none. `file` is the name of the annotation file.
+    the line has no label, `subset` where it puts the video into none. `file` is the name of the annotation file. With a
+    `window` it is a part of what has the name.
     """
 
     name: str
     class_name: str | None
     subset: str | None
     file: str
+    window: Window | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,7 @@ class Item:
     class_names: tuple[str, ...]
     subsets: tuple[str, ...]
     files: tuple[str, ...]
+    window: Window | None = None
 
     @property
     def class_name(self) -> str | None:
@@ -36,28 +41,36 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """All videos that the annotations name, by name, and the number of lines that put a video into each subset."""
+    """All videos that the annotations name: whole ones by name, and by name all windows of it; and the number of lines
+    that put a video into each subset."""
 
     items: dict[str, Item]
+    windows: dict[str, list[Item]]
     num_lines: dict[str, int]
 
 
 def gather(lines: Iterable[Line]) -> Listed:
-    """One item for each name, in the order of the first line that has it; what an item lists is sorted."""
-    by_name: dict[str, list[Line]] = {}
+    """One item for each name and window, in the order of the first line that has it; what an item lists is sorted."""
+    groups: dict[str | tuple[str, Window], list[Line]] = {}
     for line in lines:
-        by_name.setdefault(line.name, []).append(line)
-    items = {
-        name: Item(
+        groups.setdefault(line.name if line.window is None else (line.name, line.window), []).append(line)
+    listed = Listed(items={}, windows={}, num_lines={})
+    for group in groups.values():
+        name, window = group[0].name, group[0].window
+        item = Item(
             name=name,
             class_names=_distinct(line.class_name for line in group),
             subsets=_distinct(line.subset for line in group),
             files=_distinct(line.file for line in group),
+            window=window,
         )
-        for name, group in by_name.items()
-    }
-    num_lines = Counter(line.subset for group in by_name.values() for line in group if line.subset is not None)
-    return Listed(items=items, num_lines=dict(sorted(num_lines.items())))
+        if window is None:
+            listed.items[name] = item
+        else:
+            listed.windows.setdefault(name, []).append(item)
+    num_lines = Counter(line.subset for group in groups.values() for line in group if line.subset is not None)
+    listed.num_lines.update(sorted(num_lines.items()))
+    return listed
 
 
 def _distinct(values: Iterable[str | None]) -> tuple[str, ...]:

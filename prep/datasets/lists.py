@@ -7,8 +7,11 @@ the root, or absolute, or one of another machine, and may lack its suffix: the r
 A list is the subset that its column `split` or its name tells ("train.csv", "ucf101_val_split_1_videos.txt" is val01),
 else the subset of its own name. Labels that are all numbers stay as they are, and their classes are called by their
 numbers (until `--classes` names them), or by the column `class`; other labels are class names, sorted by code point; -1
-or nothing is no label. Frame counts are not used, since frames are counted. A clip inside a longer video (`start`,
-`end`) is refused, unless it begins at 0 and has no end.
+or nothing is no label. Frame counts are not used, since frames are counted.
+
+The columns `start` and `end`, in seconds, make a line name a window of its file (`manifests.windows`): each is a video
+of its own. Without a start it begins at 0, without an end it goes on to that of the file; without both, and from 0 on
+without an end, it is the whole file.
 """
 
 import re
@@ -17,11 +20,12 @@ from pathlib import Path, PurePosixPath
 
 from manifests.errors import UsageError
 from manifests.names import escape_name
-from manifests.wording import quote, quote_some
+from manifests.windows import Window, with_window
+from manifests.wording import count, quote, quote_some
 from prep.datasets import Scan
 from prep.datasets.annotation_files import annotation_files
 from prep.datasets.list_layout import Reading, readings
-from prep.datasets.listed import Line, gather
+from prep.datasets.listed import Line, Listed, gather
 from prep.datasets.match import match
 from prep.datasets.rows import make_rows
 from prep.datasets.subset_names import subset_of_name, subset_of_word
@@ -30,6 +34,7 @@ from prep.datasets.walk import find_videos, is_video_name, left_out, num_left_ou
 _SUFFIXES = (".txt", ".csv", ".tsv", ".list", ".lst")
 _NAMES = f"a file that ends in one of {', '.join(_SUFFIXES)}"
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_SECONDS = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _NO_LABEL = ("", "-1")
 _MAX_NUM_CLASSES = 100_000
 """A larger label is rather a number of frames, or an id."""
@@ -39,8 +44,8 @@ def scan_lists(root: Path, annotations: Sequence[Path] = (), separator: str | No
     """Read the videos under `root` that the lists name; `separator` is what stands between fields, None finds out.
 
     Raises UsageError where no list is given, for what `find_videos` and `match` refuse, for a line that is malformed or
-    names a clip inside a video (naming file and line), for a list that can be read in two ways, for labels that are
-    numbers in one place and names in another, and where the disk has nothing that the lists name.
+    has times that are none (naming file and line), for a list that can be read in two ways, for labels that are numbers
+    in one place and names in another, and where the disk has nothing that the lists name.
     """
     if not annotations:
         raise UsageError("--dataset list needs lists: name them with --annotations, once for each file")
@@ -52,7 +57,7 @@ def scan_lists(root: Path, annotations: Sequence[Path] = (), separator: str | No
     names, numbered = classes_of(row for _, reading in rows for row in reading.rows)
     lines = [line_of(file, fields, names, root) for file, reading in rows for _, fields in reading.rows]
     listed = gather(lines)
-    matches, near = _match(paths, listed.items)
+    matches, near = _match(paths, dict.fromkeys(line.name for line in lines))
     if not matches:
         raise UsageError(
             f"no video under {quote(str(root))} is one that {quote(files[0].name)} names (such as "
@@ -62,11 +67,11 @@ def scan_lists(root: Path, annotations: Sequence[Path] = (), separator: str | No
     labels = {name: label for label, name in enumerate(classes)}
     return Scan(
         dataset="list",
-        sources=make_rows(found.videos, listed.items, matches, labels),
+        sources=make_rows(found.videos, listed.items, matches, labels, windows=listed.windows),
         classes=tuple(escape_name(name) for name in classes),
-        notes=(*left_out(found), *_notes(rows)),
+        notes=(*left_out(found), *_notes(rows), *_note_of_windows(listed)),
         num_lines=listed.num_lines,
-        near=tuple((escape_name(matches[file]), escape_name(file)) for file in sorted(near)),
+        near=tuple(pair for file in sorted(near) for pair in _near(file, matches[file], listed)),
         num_left_out=num_left_out(found),
         numbered=numbered,
     )
@@ -115,12 +120,22 @@ def require_whole_video(place: str, row: Mapping[str, str], root: Path) -> None:
     parts = PurePosixPath(relative(row["path"], root)).parts
     if not parts or ".." in parts or "\0" in row["path"]:
         raise UsageError(f"{place}: {quote(row['path'])} is no path of a file under the root")
-    start, end = row.get("start", ""), row.get("end", "")
-    if start.strip("0.") or end:
-        raise UsageError(
-            f"{place}: names the clip from {start or '0'} to {end or 'the end'} inside {quote(row['path'])}, and only "
-            "whole videos can be extracted: cut the clips into files of their own first"
-        )
+    try:
+        window_of(row)
+    except ValueError as error:
+        raise UsageError(f"{place}: {error}; times are seconds, such as 12.5, or empty") from error
+
+
+def window_of(row: Mapping[str, str]) -> Window | None:
+    """The window that a row names, None for the whole file. Raises ValueError for times that are none."""
+    times_s = []
+    for name in ("start", "end"):
+        text = row.get(name, "")
+        if text and not _SECONDS.fullmatch(text):
+            raise ValueError(f"the {name} {quote(text)} is no time from 0 on")
+        times_s.append(float(text) if text else None)
+    start_s, end_s = times_s
+    return Window(start_s or 0.0, end_s) if start_s or end_s is not None else None
 
 
 def classes_of(rows: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[dict[str, str], bool]:
@@ -177,6 +192,7 @@ def line_of(file: Path, row: Mapping[str, str], names: Mapping[str, str], root: 
         class_name=None if label in _NO_LABEL else names[label],
         subset=subset_of_word(told) or told or subset_of_name(file.stem) or file.stem,
         file=file.name,
+        window=window_of(row),
     )
 
 
@@ -218,6 +234,13 @@ def _match(files: Sequence[str], listed: Iterable[str]) -> tuple[dict[str, str],
     return matches, {*near, *(stems[stem][0] for stem in near_stems)}
 
 
+def _near(file: str, name: str, listed: Listed) -> list[tuple[str, str]]:
+    """(listed name, source) of the whole file, if it is listed, and of each window."""
+    windows = [item.window for item in listed.windows.get(name, [])]
+    own = [None, *windows] if name in listed.items else windows
+    return [(with_window(escape_name(name), window), with_window(escape_name(file), window)) for window in own]
+
+
 def _is_list(path: Path) -> bool:
     return path.suffix.lower() in _SUFFIXES and path.is_file()
 
@@ -229,3 +252,8 @@ def _notes(rows: Iterable[tuple[Path, Reading]]) -> list[str]:
         if reading.unknown:
             notes.append(f"did not use the columns {quote_some(reading.unknown)} of {quote(file.name)}")
     return notes
+
+
+def _note_of_windows(listed: Listed) -> list[str]:
+    number = sum(map(len, listed.windows.values()))
+    return [f"{count(number, 'video')} are windows of {count(len(listed.windows), 'file')}"] if number else []

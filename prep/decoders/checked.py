@@ -106,6 +106,9 @@ class CheckedDecoder(Closing):
         if self._pictures is not None and next(self._pictures, None) is not None:
             raise self._fault(num_frames, "goes on, though the video ends")
 
+    def num_damaged_ahead(self) -> int:
+        return self._reference.num_damaged_ahead()
+
     def close(self) -> None:
         if self._pictures is not None:
             self._pictures.close()

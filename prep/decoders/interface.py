@@ -86,9 +86,13 @@ class Decoder(Protocol):
     def frames(self) -> Iterator[Frame]:
         """Every shown frame once, in order. A packet that cannot be decoded is counted and passed over."""
 
+    def num_damaged_ahead(self) -> int:
+        """For a caller that leaves `frames` before its end: of the pictures that are decoded already and would be shown
+        next, how many the codec marks as damaged. Those that were shown may depend on them."""
+
     @property
     def tally(self) -> Tally:
-        """Complete once `frames` has ended."""
+        """Complete once `frames` has ended, or `num_damaged_ahead` was asked for."""
 
     def close(self) -> None: ...
 

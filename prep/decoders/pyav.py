@@ -170,6 +170,8 @@ class PyavDecoder(Closing):
         self._num_errors = 0
         self._reason: str | None = None
         self._time_s: float | None = None
+        self._decoded: list[VideoFrame] = []
+        self._is_drained = False
         self._resources = ExitStack()
         with ExitStack() as on_failure:
             self._log = on_failure.enter_context(_captured_log())
@@ -195,11 +197,19 @@ class PyavDecoder(Closing):
     def frames(self) -> Iterator[PyavFrame]:
         reformatter = VideoReformatter()
         for packet in self._packets():
-            for native in self._decode(packet):
+            self._is_drained = packet is None
+            self._decoded = self._decode(packet)[::-1]
+            while self._decoded:
+                native = self._decoded.pop()
                 self._time_s = self._time_of(native)
                 yield PyavFrame(native, self._time_s, reformatter)
             # Only the first words are wanted; a damaged file can have millions.
             del self._log[_MAX_LOG_LINES:]
+
+    def num_damaged_ahead(self) -> int:
+        held = [] if self._is_drained else self._decode(None)
+        self._is_drained = True
+        return sum(native.is_corrupt for native in [*self._decoded, *held])
 
     def close(self) -> None:
         self._resources.close()

@@ -227,7 +227,10 @@ def test_lists_that_cannot_be_read(prep: Prep, tmp_path: Path) -> None:
     (tmp_path / "out.csv").write_text(f'{header}\na 0 0 A/a/1.jpg "0"\nb 0 0 ../b/1.jpg "0"\n')
     (tmp_path / "up.txt").write_text("A/a 1 0\n../b 1 0\n")
     (tmp_path / "frame.txt").write_text("A/a 1 0\nA/a/1.jpg 1 0\n")
+    (tmp_path / "times.csv").write_text("path,label,start,end\nA/a,0,1,2.5\n")
     adopt = ["adopt", tmp_path / "tree", "--out", tmp_path / "out", "--list"]
+    words = "line 2: names 'A/a' from 1 s to 2.5 s, and frames have no times: leave the times out"
+    assert words in refusal(prep, *adopt, tmp_path / "times.csv")
     assert "line 2: expected path num_frames label" in refusal(prep, *adopt, tmp_path / "two.txt", "--format", "tsm")
     assert "no folder under" in refusal(prep, *adopt, tmp_path / "other.txt")
     assert "more than one label (0,1)" in refusal(prep, *adopt, tmp_path / "many.csv")

@@ -23,8 +23,9 @@ _NAMES = st.one_of(
     st.binary(min_size=1, max_size=240),
     st.lists(
         st.sampled_from(
-            [b" ", b"\n", b"\t", b"\r", b",", b";", b'"', b"'", b"%", b"2", b"5", b"F", b"\xff", b"\xc3\xa9",
-             b"\xe2\x80\xa8", b"~", b"-", b".", b".avi", b"$(x)", b"*", b"\\", b"#", b"img_00001.jpg", b"frames"]
+            [b" ", b"\n", b"\t", b"\r", b",", b";", b'"', b"'", b"%", b"2", b"5", b"F", b"\xff",
+             b"\xc3\xa9", b"\xe2\x80\xa8", b"~", b"-", b".", b".avi", b"$(x)", b"*", b"\\", b"#", b"#t=1",
+             b"img_00001.jpg", b"frames"]
         ), min_size=1, max_size=8,
     ).map(b"".join),
 ).filter(lambda name: not {0, 47} & set(name) and not name.startswith(b"."))  # fmt: skip
@@ -40,7 +41,15 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @settings(max_examples=3, deadline=None)
 @given(paths=st.sets(_PATHS, min_size=1, max_size=12))
 @example(paths={b"c/x.avi", b"c/x.avi.avi", b"c/x/y.avi", b"c/caf\xe9.avi", b"c/caf%E9.avi", b"c/caf%25E9.avi"})
-@example(paths={b"brush hair/a b.avi", b"brush hair/a\nb.avi", b"brush_hair/a_b.avi", b"c/a\xc2\xa0b.avi"})
+@example(
+    paths={
+        b"brush hair/a b.avi",
+        b"brush hair/a\nb.avi",
+        b"brush_hair/a_b.avi",
+        b"c/a\xc2\xa0b.avi",
+        b"c#t=1,2/a#t=1.avi",
+    }
+)
 def test_any_file_name(prep: Prep, clip: bytes, paths: set[bytes]) -> None:
     folders = {path[:at] for path in paths for at in range(len(path)) if path[at] == ord("/")}
     paths = paths - folders

@@ -4,10 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
-from layouts import make_files, refusal, summary, write_texts
+from layouts import by_source, make_files, refusal, summary, write_texts
 
-from prep.datasets import Scan, scan
+from manifests.sources import read_sources, write_sources
+from prep.datasets import Scan, scan, source_list
 from prep.reconcile import reconcile
+from prep.scan import look_into, scan_table
 
 VIDEOS = ["A/x.avi", "A/y 2.avi", "B/z.avi"]
 
@@ -204,12 +206,6 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
         ("original_vido_id video_id frame_id path labels\nx 0 0 x/1.jpg \"1\"\n",
          "{file} lists frames, not videos: give a list with one line a video"),
         ("\n", "{file} names no video"),
-        ("path,label,start,end\nA/x.avi,0,3.5,8\n",
-         "{file}, line 2: names the clip from 3.5 to 8 inside 'A/x.avi', and only whole videos can be extracted: "
-         "cut the clips into files of their own first"),
-        ("path,label,end\nA/x.avi,0,10\n",
-         "{file}, line 2: names the clip from 0 to 10 inside 'A/x.avi', and only whole videos can be extracted: "
-         "cut the clips into files of their own first"),
         ("A 0\nA/x.avi 0\n", "train.txt: 'A' is named as a video, but it is a folder of such"),
     ],
 )  # fmt: skip
@@ -217,6 +213,145 @@ def test_refused_lists(text: str, expected: str, tmp_path: Path) -> None:
     make_files(tmp_path, VIDEOS)
     file = f"'{tmp_path}/train.txt'"
     assert refusal(lambda: scan_text(tmp_path, text)) == expected.format(file=file)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        ("-1", "2", "the start '-1' is no time from 0 on"),
+        ("0", "-2.5", "the end '-2.5' is no time from 0 on"),
+        ("nan", "2", "the start 'nan' is no time from 0 on"),
+        ("", "inf", "the end 'inf' is no time from 0 on"),
+        ("1e400", "", "inf is no time in seconds from the start of a video"),
+        ("soon", "", "the start 'soon' is no time from 0 on"),
+        ("1_0", "", "the start '1_0' is no time from 0 on"),
+        ("\u0661", "", "the start '\u0661' is no time from 0 on"),
+        ("00:01:30", "00:02:00", "the start '00:01:30' is no time from 0 on"),
+        ("0", "0", "it ends at 0 s, not after its start at 0 s"),
+        ("8", "3.50", "it ends at 3.5 s, not after its start at 8 s"),
+        ("2", "2.0", "it ends at 2 s, not after its start at 2 s"),
+    ],
+)
+def test_refused_times(start: str, end: str, expected: str, tmp_path: Path) -> None:
+    make_files(tmp_path, VIDEOS)
+    text = f"path,start,end\nA/x.avi,,\nA/x.avi,{start},{end}\n"
+    assert refusal(lambda: scan_text(tmp_path, text)) == (
+        f"'{tmp_path}/train.txt', line 3: {expected}; times are seconds, such as 12.5, or empty"
+    )
+
+
+def test_windows_of_longer_videos(tmp_path: Path) -> None:
+    """Each file and times once, whatever way these are written; the file itself only where it is named."""
+    make_files(tmp_path, ["long/m 1.mp4", "long/other.mp4", "flat.mkv", "A/alone.mp4"])
+    write_texts(
+        tmp_path,
+        {
+            "train.csv": (
+                "clip start,path,clip-end,label\n"
+                "10.5,long/m 1.mp4,20,walk\n1.05e+1,long/m 1.mp4,20.0,walk\n,long/m 1.mp4,20,run\n"
+                "0,long/m 1.mp4,.5,run\n010.50,long/m 1.mp4,,walk\n,long/other.mp4,,run\n0.0,long/other.mp4,,run\n"
+                "3,B/flat.mkv,4,run\n0,B/flat.mkv,,\n5,gone.mp4,6,walk\n5,gone.mp4,7,walk\n"
+            ),
+            "val.csv": "path,start,end,label\nlong/m 1.mp4,10.5,20,walk\nlong/m 1.mp4,0,20,walk\n",
+        },
+    )
+    result = scan("list", tmp_path, [tmp_path / "train.csv", tmp_path / "val.csv"])
+    assert summary(result) == {
+        "A/alone.mp4": (None, "excluded"),
+        "flat.mkv": (None, "train"),
+        "flat.mkv#t=3,4": ("run", "train"),
+        "gone.mp4#t=5,6": ("walk", "train"),
+        "gone.mp4#t=5,7": ("walk", "train"),
+        "long/m 1.mp4#t=0,0.5": ("run", "train"),
+        "long/m 1.mp4#t=0,20": (None, "train val"),
+        "long/m 1.mp4#t=10.5": ("walk", "train"),
+        "long/m 1.mp4#t=10.5,20": ("walk", "train val"),
+        "long/other.mp4": ("run", "train"),
+    }
+    assert [source.source for source in result.sources] == sorted(source.source for source in result.sources)
+    rows = by_source(result)
+    assert rows["long/m 1.mp4#t=10.5,20"].video_id == "long/m 1_10.5_20"
+    assert rows["long/m 1.mp4#t=10.5"].video_id == "long/m 1_10.5_end"
+    assert rows["flat.mkv"].video_id == "flat"
+    assert {source.source_bytes for source in result.sources if "m 1" in source.source} == {len("long/m 1.mp4")}
+    assert (rows["gone.mp4#t=5,6"].status, rows["gone.mp4#t=5,6"].failure) == ("failed", "missing")
+    assert rows["long/m 1.mp4#t=0,20"].detail == "has different labels in train.csv, val.csv: 'run', 'walk'"
+    assert result.notes[-1] == "7 videos are windows of 3 files"
+    made = reconcile(result)
+    counts = {
+        name: (
+            c.num_lines,
+            c.num_repeated,
+            c.num_videos,
+            c.num_missing,
+            c.num_on_disk,
+            c.num_duplicate,
+            c.num_to_decode,
+        )
+        for name, c in made.counts.items()
+    }
+    assert counts == {
+        "all": (None, 0, 10, 2, 8, 1, 6),
+        "train": (11, 2, 9, 2, 7, 1, 6),
+        "val": (2, 0, 2, 0, 2, 1, 1),
+        "(none)": (None, 0, 1, 0, 1, 0, 0),
+    }
+    assert made.disagreements == (("long/m 1.mp4#t=0,20", rows["long/m 1.mp4#t=0,20"].detail),)
+    listed = source_list(result, tmp_path)
+    assert {listed.path_of(source).relative_to(tmp_path).as_posix() for source in result.sources} == {
+        "A/alone.mp4", "flat.mkv", "gone.mp4", "long/m 1.mp4", "long/other.mp4",
+    }  # fmt: skip
+    write_sources(tmp_path / "s.parquet", listed)
+    assert read_sources(tmp_path / "s.parquet") == listed
+
+
+def test_windows_of_a_file_that_is_found_by_its_name(tmp_path: Path) -> None:
+    make_files(tmp_path, ["flat/Z.MP4", "my_file.mp4"])
+    text = "path,start,end\nC/z.mp4,1,2\nC/z.mp4,,\nC/z.mp4,2,3\nC/my file.mp4,1,2\nC/my file.mp4,2,3\n"
+    result = scan_text(tmp_path, text)
+    assert result.near == (
+        ("C/z.mp4", "flat/Z.MP4"),
+        ("C/z.mp4#t=1,2", "flat/Z.MP4#t=1,2"),
+        ("C/z.mp4#t=2,3", "flat/Z.MP4#t=2,3"),
+    )
+    made = reconcile(result)
+    assert made.counts["train"].num_near == 3
+    assert made.suggestions == (("C/my file.mp4", "my_file.mp4"),)
+
+
+def test_a_path_that_reads_as_a_window_is_a_path(tmp_path: Path) -> None:
+    make_files(tmp_path, ["x.mp4", "a#t=1/x.mp4"])
+    result = scan_text(tmp_path, 'path,start,end\nx.mp4,1,2\n"x.mp4#t=1,2",,\n"x.mp4#t=1,2",1,2\na#t=1/x.mp4,,1\n')
+    assert summary(result) == {
+        "a%23t=1/x.mp4#t=0,1": (None, "train"),
+        "x.mp4#t=1,2": (None, "train"),
+        "x.mp4%23t=1,2": (None, "train"),
+        "x.mp4%23t=1,2#t=1,2": (None, "train"),
+    }
+    assert [source.failure for source in result.sources] == [None, None, "missing", "missing"]
+    assert len({source.video_id for source in result.sources}) == 4
+
+
+def test_bytes_and_leaks_of_windows(tmp_path: Path) -> None:
+    """A file in parts is no copy of itself; what two subsets of a split have of one file is named."""
+    make_files(tmp_path, {"a.mp4": b"same", "b.mp4": b"same", "c.mp4": b"else"})
+    write_texts(
+        tmp_path,
+        {
+            "train.csv": "path,start,end\na.mp4,0,1\na.mp4,1,2\nc.mp4,0,1\n",
+            "val.csv": "path,start,end\na.mp4,5,\nb.mp4,3,4\nc.mp4,0,1\n",
+        },
+    )
+    result = scan("list", tmp_path, [tmp_path / "train.csv", tmp_path / "val.csv"])
+    made, leaks = look_into(result, tmp_path)
+    assert made.identical == (("a.mp4", "b.mp4"),)
+    assert made.counts["all"].num_identical == 4
+    assert [(leak.kind, leak.subsets, leak.shared) for leak in leaks] == [
+        ("video", ("train", "val"), (("c.mp4#t=0,1",),)),
+        ("file", ("train", "val"), (("a.mp4#t=0,1", "a.mp4#t=1,2", "a.mp4#t=5"),)),
+        ("bytes", ("train", "val"), (("a.mp4#t=0,1", "a.mp4#t=1,2", "a.mp4#t=5", "b.mp4#t=3,4"),)),
+    ]
+    assert scan_table(result, made, leaks)["num_bytes"] == 12
 
 
 def test_a_list_that_can_be_read_in_two_ways(tmp_path: Path) -> None:

@@ -81,3 +81,33 @@ def test_lines() -> None:
         "'1.avi' and '1b.avi'; '2.avi' and '2b.avi'; ...",
     ]
     assert leak_lines([]) == []
+
+
+def test_parts_of_one_file() -> None:
+    """Not told again as bytes, group or YouTube video; the whole and a part of it are shared too."""
+    videos = [
+        member("a.mp4#t=0,1", "train", content="1"),
+        member("a.mp4#t=1,2", "val", content="1"),
+        member("b.mp4", "train", content="2"),
+        member("b.mp4#t=5", "val", content="2"),
+        member("c.mp4#t=1", "train", content="3"),
+        member("c.mp4#t=2", "train", content="3"),
+        member("d.mp4#t=2", "val", content="3"),
+        member("v_A_g01_c01.avi#t=0,1", "train"),
+        member("v_A_g01_c01.avi#t=1,2", "val"),
+        member("-_345678901_000000_000300.mp4#t=0,1", "train"),
+        member("-_345678901_000000_000300.mp4#t=1,2", "val"),
+        member("-_345678902_000000_000300.mp4#t=0,1", "train"),
+        member("-_345678902_000300_000400.mp4#t=0,1", "val"),
+    ]
+    leaks = {leak.kind: leak.shared for leak in find_leaks("list", videos)}
+    assert leaks == {
+        "file": (
+            ("-_345678901_000000_000300.mp4#t=0,1", "-_345678901_000000_000300.mp4#t=1,2"),
+            ("a.mp4#t=0,1", "a.mp4#t=1,2"),
+            ("b.mp4", "b.mp4#t=5"),
+            ("v_A_g01_c01.avi#t=0,1", "v_A_g01_c01.avi#t=1,2"),
+        ),
+        "youtube": (("-_345678902_000000_000300.mp4#t=0,1", "-_345678902_000300_000400.mp4#t=0,1"),),
+        "bytes": (("c.mp4#t=1", "c.mp4#t=2", "d.mp4#t=2"),),
+    }

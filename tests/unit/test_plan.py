@@ -195,6 +195,23 @@ def test_changed_rows_are_told_by_size_and_bytes(tmp_path: Path, again: Again) -
             rows_to_redo(again, tmp_path, before, lost, num_jobs=2, quiet=True)
 
 
+def test_a_file_in_windows_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+
+    def hash_file(path: Path) -> str:
+        read.append(path)
+        return "as before"
+
+    monkeypatch.setattr("prep.changes.hash_file", hash_file)
+    (tmp_path / "a.avi").write_bytes(b"123456789")
+    names = ["a.avi", "a.avi#t=0,1", "a.avi#t=1,2", "a.avi#t=2"]
+    hashes = ["as before", "another", "as before", None]
+    before = [row(name, source=name, source_sha256=sha256) for name, sha256 in zip(names, hashes, strict=True)]
+    sources = replace(listed(*(source(name, source=name) for name in names)), root=tmp_path)
+    assert rows_to_redo(UPDATE, tmp_path, before, sources, num_jobs=2, quiet=True) == ({1, 3}, False)
+    assert read == [tmp_path / "a.avi"]
+
+
 # --- Where an update stores frames ---
 
 

@@ -91,6 +91,24 @@ def test_any_source_survives(tmp_path_factory: pytest.TempPathFactory, sources: 
     assert read_sources(path) == written
 
 
+def test_windows(tmp_path: Path) -> None:
+    """Of one file, which has the path without them; a window is written in one way only."""
+    names = ["a/x.mp4", "a/x.mp4#t=1,2", "a/x.mp4#t=1.5", "a/x.mp4%23t=1,2"]
+    sources = tuple(Source(video_id=str(i), source=name, source_bytes=1) for i, name in enumerate(names))
+    written = _source_list(sources=sources)
+    write_sources(tmp_path / "s.parquet", written)
+    assert read_sources(tmp_path / "s.parquet") == written
+    paths = [str(written.path_of(source).relative_to(written.root)) for source in sources]
+    assert paths == ["a/x.mp4", "a/x.mp4", "a/x.mp4", "a/x.mp4#t=1,2"]
+    for text in ("#t=1.0", "#t=01", "#t=0,2.50", "#t=0.1000000000000000055511151231257827"):
+        write_sources(tmp_path / "s.parquet", replace(written, sources=(replace(sources[0], source=f"x.mp4{text}"),)))
+        with pytest.raises(DamagedError, match=re.escape(f"'x.mp4{text}' has a window that is written in another way")):
+            read_sources(tmp_path / "s.parquet")
+    write_sources(tmp_path / "s.parquet", replace(written, sources=(replace(sources[0], source="x.mp4#t=2,1"),)))
+    with pytest.raises(DamagedError, match="it ends at 1 s, not after its start at 2 s; scan again"):
+        read_sources(tmp_path / "s.parquet")
+
+
 def test_plain_pyarrow_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "sources.parquet"
     write_sources(path, _source_list())

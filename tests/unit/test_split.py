@@ -100,6 +100,15 @@ def test_videos_without_a_group_are_alone_and_told_of() -> None:
     assert subsets["a/g1_1"] == subsets["a/g1_2"]
 
 
+@pytest.mark.parametrize("group", [None, r"([0-9]+)\.mp4"])
+def test_windows_of_one_file_stay_together(group: str | None) -> None:
+    found = videos([f"a/{n}.mp4#t={start},{start + 5}" for n in range(20) for start in range(0, 50, 5)])
+    result = split_videos(found, parse_split("0.5,0.5", 0, group))
+    of_file = {(source.source.partition("#")[0], source.subsets) for source in result.sources}
+    assert len(of_file) == 20
+    assert sizes(result) == {"train": 100, "val": 100}
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
