@@ -20,7 +20,7 @@ FAILURE_KINDS: dict[str, str] = {
     "too_short": "fewer frames than limits.min_frames, or no frame between the times that a list gives",
     "crashed": "the decoding process died",
     "timeout": "no progress for limits.timeout_s",
-    "out_of_memory": "decoding needed more than limits.memory_mib",
+    "out_of_memory": "decoding needed more than limits.memory_mib, or than there is",
     "duplicate_id": "another file with its id was taken, or annotations give it different labels",
 }
 """Failure kinds with their meaning, in the order of the README's table."""

@@ -5,40 +5,32 @@ which take no space, whatever names those have. The tree itself is left as it is
 times, ...) is not known: those columns are null, and times are NaN.
 """
 
-import errno
-import os
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from manifests.atomic import disk_errors
 from manifests.dataset import open_dataset
 from manifests.description import is_dataset
-from manifests.errors import StoreError, UsageError
-from manifests.names import escape_name, folder_ids, frame_file_name, unescape_name
-from manifests.records import Outcome, Source
+from manifests.errors import UsageError
+from manifests.names import escape_name, folder_ids, folders_above
+from manifests.records import Source
 from manifests.sources import SourceList
 from manifests.stores import frames as frame_store
-from manifests.wording import count, quote, quote_some
-from prep import datasets, spool
-from prep.child import Reply
+from manifests.wording import quote
+from prep import datasets
 from prep.classes import impose_order, read_class_file
 from prep.datasets.annotation_files import annotation_files
 from prep.datasets.folder import class_of, subset_of
-from prep.datasets.listed import gather
+from prep.datasets.listed import Line, gather
 from prep.datasets.lists import classes_of, line_of, ways_to_name, window_of
 from prep.datasets.match import match
 from prep.datasets.rows import make_rows
 from prep.datasets.walk import VideoFile, is_video_name
 from prep.extract import Extraction, clear_finished
-from prep.frame_folders import FolderProblem, Frames, find_frame_folders, frames_of
+from prep.frame_folders import find_frame_folders
 from prep.frame_lists import read_frame_list
-from prep.frame_table import FRAME_DTYPE, FrameTable, write_table
+from prep.frame_tree import FrameTree
 from prep.from_frames import Order, make_dataset, require_apart
-from prep.jpeg import decoded_size
 from prep.recipe import AdoptRecipe, Recipe, recipe_of
 from prep.run_folder import RunFolder
 
@@ -56,7 +48,7 @@ class Adoptable:
 def find_videos(root: Path, lists: Sequence[Path], form: str | None, class_file: Path | None) -> Adoptable:
     """The frame folders under `root`, with classes and subsets by the lists, or where there are none by the folders
     that they lie in, as `--dataset folder` does. Raises UsageError."""
-    if is_dataset(root):
+    if _is_prepared(root):
         raise UsageError(
             f"{quote(str(root))} is a prepared dataset already: give the folder of frame folders in it, or pack it"
         )
@@ -66,6 +58,13 @@ def find_videos(root: Path, lists: Sequence[Path], form: str | None, class_file:
     if class_file is not None:
         scan = impose_order(scan, read_class_file(class_file), class_file)
     return replace(found, scan=scan)
+
+
+def _is_prepared(root: Path) -> bool:
+    try:
+        return is_dataset(root)
+    except UsageError:
+        return False  # the dataset.json of another program, which may lie beside its frames
 
 
 def _by_folders(videos: Sequence[str]) -> datasets.Scan:
@@ -107,6 +106,7 @@ def _by_lists(root: Path, videos: Sequence[str], lists: Sequence[Path], form: st
             f"no folder under {quote(str(root))} is one that {quote(files[0].name)} names (such as "
             f"{quote(lines[0].name)}): give the folder that its paths are relative to"
         )
+    _require_no_frames(set(videos), listed.items.keys() - set(matches.values()), lines)
     classes = list(dict.fromkeys(names.values()))
     labels = {name: label for label, name in enumerate(classes)}
     files_there = [VideoFile(path=path, num_bytes=None) for path in videos]
@@ -125,6 +125,16 @@ def _by_lists(root: Path, videos: Sequence[str], lists: Sequence[Path], form: st
             counts.setdefault(line.name, set()).add(int(row["num_frames"]))
     told = {escape_name(path): counts[name] for path, name in matches.items() if name in counts}
     return Adoptable(scan, {path: min(numbers) for path, numbers in told.items() if len(numbers) == 1})
+
+
+def _require_no_frames(videos: Set[str], missing: Set[str], lines: Iterable[Line]) -> None:
+    """Raises UsageError where a listed path that is `missing` lies in one of the frame folders `videos`."""
+    for line in lines:
+        if line.name in missing and not videos.isdisjoint(folders_above([line.name])):
+            raise UsageError(
+                f"{quote(line.file)}: {quote(line.name)} is named as a video, but it lies in the frame folder of one: "
+                "give a list with one line a video"
+            )
 
 
 def _match(videos: Sequence[str], listed: Sequence[str]) -> tuple[dict[str, str], set[str]]:
@@ -180,93 +190,3 @@ def _require_same(out: Path, sources: SourceList) -> Extraction:
             "links and no frames"
         )
     return Extraction(description, was_sealed=True)
-
-
-class FrameTree:
-    """Takes frames over from a tree of folders (prep.taking.FrameSource)."""
-
-    def __init__(self, sources: SourceList, listed: Mapping[str, int]) -> None:
-        self._sources = sources
-        self._listed = listed
-
-    def take(self, row: int, frames: Path, table: Path) -> Reply:
-        """Link the frames of a video, and measure, sum and decode each."""
-        source = self._sources.sources[row]
-        folder = self._sources.root / unescape_name(source.source)
-        declared = self._listed.get(source.source)
-        with disk_errors(frames):
-            spool.remove(frames)
-            try:
-                try:
-                    with os.scandir(folder) as entries:
-                        found = frames_of(entries)
-                except OSError as error:
-                    raise FolderProblem("unreadable", error.strerror or str(error)) from error
-                frames.mkdir()
-                _link(folder, found.names, frames)
-                outcome, table_N = _measure(found, frames)
-            except FolderProblem as problem:
-                spool.remove(frames)
-                failed = Outcome(status="failed", failure=problem.kind, detail=problem.detail)
-                return Reply(replace(failed, declared_num_frames=declared), 0)
-            remarks = [outcome.detail] if outcome.detail else []
-            if declared is not None and declared != outcome.num_frames:
-                remarks.append(f"a list says {count(declared, 'frame')}")
-            outcome = replace(outcome, declared_num_frames=declared, detail="; ".join(remarks) or None)
-            return Reply(outcome, write_table(table, table_N))
-
-
-def _link(folder: Path, names: Sequence[str], frames: Path) -> None:
-    for index, name in enumerate(names):
-        # Of a symbolic link the file that it leads to.
-        path = os.path.realpath(folder / name) if os.path.islink(folder / name) else folder / name
-        try:
-            os.link(path, frames / frame_file_name(index))
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR):
-                raise FolderProblem("unreadable", f"{quote(name)}: {error.strerror}") from error
-            raise StoreError(
-                f"cannot link {path} into {frames.parents[2]}: {error.strerror}; frames are taken over as hard links, "
-                "so --out must be on their file system, and you may have to own them"
-            ) from error
-
-
-def _measure(found: Frames, frames: Path) -> tuple[Outcome, FrameTable]:
-    """The outcome of a video, and table_N as in prep.frame_table. Raises FolderProblem."""
-    entries: list[tuple[int, int, float]] = []
-    bad: list[str] = []
-    size, reason, content_crc32 = None, "", 0
-    for index, name in enumerate(found.names):
-        try:
-            jpeg = (frames / frame_file_name(index)).read_bytes()
-        except OSError as error:
-            raise FolderProblem("unreadable", f"{quote(name)}: {error.strerror}") from error
-        try:
-            now = decoded_size(jpeg)
-        except ValueError as error:
-            bad.append(name)
-            reason = reason or ("it has no bytes" if not jpeg else str(error))
-            continue
-        if size is not None and now != size:
-            detail = f"{size.width}x{size.height} becomes {now.width}x{now.height} at frame {index} ({quote(name)})"
-            raise FolderProblem("size_change", detail)
-        size = now
-        content_crc32 = zlib.crc32(jpeg, content_crc32)
-        entries.append((len(jpeg), zlib.crc32(jpeg), np.nan))
-    if size is None or bad:
-        detail = f"{len(bad)} of {count(len(found.names), 'frame')} no valid JPEG: {quote_some(bad)} ({reason})"
-        raise FolderProblem("decode", detail)
-    remark = None
-    if found.others:
-        remark = f"left out {count(len(found.others), 'file')} that are no frames: {quote_some(found.others)}"
-    table_N = np.array(entries, FRAME_DTYPE)
-    outcome = Outcome(
-        status="ok",
-        detail=remark,
-        num_frames=len(entries),
-        width=size.width,
-        height=size.height,
-        num_bytes=int(table_N["num_bytes"].sum(dtype=np.int64)),
-        content_crc32=content_crc32,
-    )
-    return outcome, table_N

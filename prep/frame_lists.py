@@ -14,7 +14,7 @@ from manifests.errors import UsageError
 from manifests.wording import quote
 from prep.datasets.annotation_files import where
 from prep.datasets.list_layout import Reading, readings
-from prep.datasets.lists import read_list
+from prep.datasets.lists import read_list, require_sound
 
 FORMATS = ("paddlevideo", "mmaction2", "tsm", "slowfast")
 _FRAME_LIST_HEADER = ["original_vido_id", "video_id", "frame_id", "path", "labels"]
@@ -24,27 +24,35 @@ _FRAME_LIST_HEADER = ["original_vido_id", "video_id", "frame_id", "path", "label
 def read_frame_list(file: Path, form: str | None, root: Path, known: frozenset[str]) -> Reading:
     """The rows of a list, with the fields path, label and num_frames, as far as it has them. `known` has all ways to
     name a folder under `root`. Raises UsageError for what cannot be read so."""
-    if form == "slowfast" or (form is None and _is_frame_list(file)):
-        return _read_frames(file)
-    if form is None:
+    if form is None and not _is_frame_list(file):
         return read_list(file, None, root, known)
-    reading = next(r for r in readings(file, "blank") if r.shape == "blank-separated path, num_frames, label")
-    if reading.doubt is not None:
-        raise UsageError(f"{reading.doubt}; a list of {form} has them in each line")
+    if form in (None, "slowfast"):
+        reading = _read_frames(file)
+    else:
+        reading = next(r for r in readings(file, "blank") if r.shape == "blank-separated path, num_frames, label")
+        if reading.doubt is not None:
+            raise UsageError(f"{reading.doubt}; a list of {form} has them in each line")
+    for place, row in reading.rows:
+        require_sound(place, row, root)
     return reading
 
 
 def _is_frame_list(file: Path) -> bool:
-    return next(_lines(file), [])[:1] == _FRAME_LIST_HEADER[:1]
+    try:
+        _, fields = next(_lines(file), (1, []))
+    except UsageError:
+        return False  # who reads it next says what is wrong
+    return fields[:1] == _FRAME_LIST_HEADER[:1]
 
 
 def _read_frames(file: Path) -> Reading:
     """One row for each video of a frame list. Memory does not grow with the frames."""
-    lines = _lines(file)
-    if next(lines, []) != _FRAME_LIST_HEADER:
-        raise UsageError(f"{where(file, 1)}: expected {' '.join(_FRAME_LIST_HEADER)}")
     videos: dict[str, tuple[str, str, int, int]] = {}
-    for number, fields in enumerate(lines, start=2):
+    lines = _lines(file)
+    number, fields = next(lines, (1, []))
+    if fields != _FRAME_LIST_HEADER:
+        raise UsageError(f"{where(file, number)}: expected {' '.join(_FRAME_LIST_HEADER)}")
+    for number, fields in lines:
         if len(fields) != len(_FRAME_LIST_HEADER) or "/" not in fields[3]:
             raise UsageError(f"{where(file, number)}: expected the 5 fields of a frame, got {quote(' '.join(fields))}")
         video, _, _, path, labels = fields
@@ -66,11 +74,16 @@ def _read_frames(file: Path) -> Reading:
     return Reading(shape="a list of frames", rows=rows, has_header=True)
 
 
-def _lines(file: Path) -> Iterator[list[str]]:
+def _lines(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """The fields of the lines that are not blank, each with the number of its line. Raises UsageError."""
     try:
-        with open(file, encoding="utf-8", errors="surrogateescape", newline="") as lines:
-            yield from csv.reader(lines, delimiter=" ", skipinitialspace=True, strict=True)
+        with open(file, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
+            reader = csv.reader(text, delimiter=" ", skipinitialspace=True, strict=True)
+            try:
+                for fields in reader:
+                    if any(fields):
+                        yield reader.line_num, fields
+            except csv.Error as error:
+                raise UsageError(f"{where(file, reader.line_num)}: no list of frames: {error}") from error
     except OSError as error:
         raise UsageError(f"cannot read {quote(str(file))}: {error.strerror}") from error
-    except csv.Error:
-        return  # no frame list, at any rate

@@ -27,9 +27,9 @@ from prep.workers import Workers
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What is to be made. `bound` is what must be the same when it is resumed, besides the recipe and the sources.
-    `settled` are outcomes by row that are known
-    before; `retry_failed`: a run that is resumed tries again what was not ok."""
+    """What is to be made. `bound` is what must be the same when it is resumed, besides recipe, libraries and sources.
+    `settled` are outcomes by row that are known before. `retry_failed`: a run that is resumed tries again what was not
+    ok."""
 
     out: Path
     sources: SourceList

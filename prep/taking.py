@@ -8,7 +8,7 @@ from prep.child import Job, Reply
 
 
 class FrameSource(Protocol):
-    """Where the frames of a run come from: prep.decoding.VideoFiles, prep.pack.Packed, prep.adopt.FrameTree."""
+    """Where the frames of a run come from: prep.decoding.VideoFiles, prep.pack.Packed, prep.frame_tree.FrameTree."""
 
     def take(self, row: int, frames: Path, table: Path) -> Reply | Job:
         """Put the frames of a row and their table into the spool, as a decoding process does, or tell what one has to

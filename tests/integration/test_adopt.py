@@ -18,6 +18,9 @@ from trees import hash_tree
 
 from manifests import open_dataset
 from manifests.manifest import FRAMES_FILE, MANIFEST_SCHEMA, read_parquet
+from prep.adopt import find_videos
+from prep.datasets import source_list
+from prep.frame_tree import FrameTree
 from prep.verify import verify
 from train.dataset import ClipDataset
 from train.sampler import Item
@@ -218,7 +221,12 @@ def test_lists_that_cannot_be_read(prep: Prep, tmp_path: Path) -> None:
     write_frames(tmp_path / "tree" / "A" / "a", ["1.jpg"])
     (tmp_path / "two.txt").write_text("A/a 1 0\nA/b 0\n")
     (tmp_path / "other.txt").write_text("B/x 1 0\n")
-    (tmp_path / "many.csv").write_text('original_vido_id video_id frame_id path labels\na 0 0 A/a/1.jpg "0,1"\n')
+    header = "original_vido_id video_id frame_id path labels"
+    (tmp_path / "many.csv").write_text(f'{header}\na 0 0 A/a/1.jpg "0,1"\n')
+    (tmp_path / "cut.csv").write_text(f'{header}\na 0 0 A/a/1.jpg "0"\n\nb 0 0 A/b/1.jpg "0"x\nc 0 0 A/c/1.jpg "0"\n')
+    (tmp_path / "out.csv").write_text(f'{header}\na 0 0 A/a/1.jpg "0"\nb 0 0 ../b/1.jpg "0"\n')
+    (tmp_path / "up.txt").write_text("A/a 1 0\n../b 1 0\n")
+    (tmp_path / "frame.txt").write_text("A/a 1 0\nA/a/1.jpg 1 0\n")
     (tmp_path / "times.csv").write_text("path,label,start,end\nA/a,0,1,2.5\n")
     adopt = ["adopt", tmp_path / "tree", "--out", tmp_path / "out", "--list"]
     words = "line 2: names 'A/a' from 1 s to 2.5 s, and frames have no times: leave the times out"
@@ -227,7 +235,23 @@ def test_lists_that_cannot_be_read(prep: Prep, tmp_path: Path) -> None:
     assert "no folder under" in refusal(prep, *adopt, tmp_path / "other.txt")
     assert "more than one label (0,1)" in refusal(prep, *adopt, tmp_path / "many.csv")
     assert "expected original_vido_id" in refusal(prep, *adopt, tmp_path / "two.txt", "--format", "slowfast")
+    # What comes after a line that makes no sense is not left out.
+    assert "cut.csv', line 4: no list of frames" in refusal(prep, *adopt, tmp_path / "cut.csv")
+    for name, flags in (("out.csv", []), ("up.txt", ["--format", "tsm"]), ("up.txt", [])):
+        said = refusal(prep, *adopt, tmp_path / name, *flags)
+        assert "'../b' is no path of a file under the root" in said
+    said = refusal(prep, *adopt, tmp_path / "frame.txt")
+    assert "'A/a/1.jpg' is named as a video, but it lies in the frame folder of one" in said
     assert not (tmp_path / "out").exists()
+
+
+def test_a_list_of_frames_of_another_editor(prep: Prep, tmp_path: Path) -> None:
+    """With a byte-order mark, other line ends, and a blank line at its end."""
+    write_frames(tmp_path / "tree" / "a", ["1.jpg"])
+    lines = ["original_vido_id video_id frame_id path labels", 'a 0 0 a/1.jpg "3"', "", ""]
+    (tmp_path / "val.csv").write_bytes("\r\n".join(lines).encode("utf-8-sig"))
+    adopted(prep, tmp_path / "tree", tmp_path / "out", "--list", tmp_path / "val.csv")
+    assert rows_of(tmp_path / "out")["a"]["label"] == 3
 
 
 def test_where_the_dataset_may_lie(prep: Prep, tmp_path: Path) -> None:
@@ -240,6 +264,28 @@ def test_where_the_dataset_may_lie(prep: Prep, tmp_path: Path) -> None:
     adopted(prep, tree, tmp_path / "data" / "dataset")
     again = refusal(prep, "adopt", tmp_path / "data" / "dataset", "--out", tmp_path / "again")
     assert "is a prepared dataset already: give the folder of frame folders in it, or pack it" in again
+
+
+def test_beside_the_dataset_file_of_another_program(prep: Prep, tmp_path: Path) -> None:
+    write_frames(tmp_path / "tree" / "A" / "a", ["1.jpg"])
+    (tmp_path / "tree" / "dataset.json").write_text('{"name": "mine"}')
+    adopted(prep, tmp_path / "tree", tmp_path / "out")
+
+
+def test_a_picture_that_memory_does_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged header may tell of one: that is the trouble of its video, not of the run."""
+
+    def fail(jpeg: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("prep.frame_tree.decoded_size", fail)
+    write_frames(tmp_path / "tree" / "a", ["1.jpg"])
+    found = find_videos(tmp_path / "tree", [], None, None)
+    frames = tmp_path / "frames"
+    reply = FrameTree(source_list(found.scan, tmp_path / "tree"), {}).take(0, frames, tmp_path / "table")
+    assert (reply.outcome.status, reply.outcome.failure) == ("failed", "out_of_memory")
+    assert "bytes of '1.jpg'" in str(reply.outcome.detail)
+    assert not frames.exists()
 
 
 def test_where_no_links_can_be_made(prep: Prep, tmp_path: Path) -> None:

@@ -89,6 +89,8 @@ def test_levels_and_what_lies_between(tmp_path: Path) -> None:
     assert found.videos == ("A/a", "A/b", "B/c", "B/d", "B/empty")
     assert found.notes == (
         "left out 3 files in folders that hold the folders of videos",
+        "left out the frames right in 1 folder ('A'), since there are frame folders inside: if these are no videos, "
+        "move them away",
         "left out 1 folder without frames ('C'), with 0 files, at another depth than the folders of videos",
         "left out 2 hidden folders: '.cache', 'A/a/.thumbs'",
     )
@@ -102,6 +104,34 @@ def test_a_flat_tree_and_links(tmp_path: Path) -> None:
     found = find_frame_folders(tmp_path / "tree")
     assert found.videos == ("v1", "v2", "v3")
     assert found.notes == ("did not follow 1 link to a folder above the link: 'v1/loop'",)
+
+
+def test_links_in_circles(tmp_path: Path) -> None:
+    make_files(tmp_path, ["A/a/0.jpg", "B/b/0.jpg"])
+    os.symlink("../B", tmp_path / "A" / "of B")
+    os.symlink("../A", tmp_path / "B" / "of A")
+    os.symlink("itself", tmp_path / "A" / "itself")
+    os.symlink("gone", tmp_path / "B" / "v9")
+    found = find_frame_folders(tmp_path)
+    assert found.videos == ("A/a", "A/of B/b", "B/b", "B/of A/a")
+    assert found.notes == (
+        "left out 4 broken links, which may have been folders: 'A/itself', 'A/of B/v9', 'B/of A/itself', ...",
+        "did not follow 2 links to a folder above the link: 'A/of B/of A', 'B/of A/of B'",
+    )
+
+
+def test_a_frame_that_is_a_link_to_nothing_is_not_left_out(tmp_path: Path) -> None:
+    make_files(tmp_path, ["a/img_1.jpg", "a/img_2.jpg", "a/x_1.jpg"])
+    os.symlink("gone", tmp_path / "a" / "x_2.jpg")
+    assert frames_of(os.scandir(tmp_path / "a")).names == ("img_1.jpg", "img_2.jpg")
+    os.symlink("gone", tmp_path / "a" / "img_3.jpg")
+    os.symlink("img_4.jpg", tmp_path / "a" / "img_4.jpg")
+    with pytest.raises(FolderProblem, match=r"2 of 4 frames no file, or a link to none: 'img_3.jpg', 'img_4.jpg'"):
+        frames_of(os.scandir(tmp_path / "a"))
+    (tmp_path / "a" / "img_4.jpg").unlink()
+    (tmp_path / "a" / "img_3.jpg").unlink()
+    (tmp_path / "a" / "img_3.jpg").mkdir()
+    assert frames_of(os.scandir(tmp_path / "a")).others == ("img_3.jpg", "x_1.jpg", "x_2.jpg")
 
 
 def test_refusals(tmp_path: Path) -> None:
