@@ -14,7 +14,7 @@ from manifests.errors import UsageError
 from manifests.wording import quote
 from prep.datasets.annotation_files import where
 from prep.datasets.list_layout import Reading, readings
-from prep.datasets.lists import read_list, require_whole_video
+from prep.datasets.lists import read_list, require_sound
 
 FORMATS = ("paddlevideo", "mmaction2", "tsm", "slowfast")
 _FRAME_LIST_HEADER = ["original_vido_id", "video_id", "frame_id", "path", "labels"]
@@ -33,7 +33,7 @@ def read_frame_list(file: Path, form: str | None, root: Path, known: frozenset[s
         if reading.doubt is not None:
             raise UsageError(f"{reading.doubt}; a list of {form} has them in each line")
     for place, row in reading.rows:
-        require_whole_video(place, row, root)
+        require_sound(place, row, root)
     return reading
 
 

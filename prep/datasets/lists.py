@@ -98,7 +98,7 @@ def read_list(file: Path, separator: str | None, root: Path, known: frozenset[st
                 "put its paths in double quotes, or give --separator"
             )
     for place, row in best.rows:
-        require_whole_video(place, row, root)
+        require_sound(place, row, root)
     return best
 
 
@@ -115,8 +115,8 @@ def relative(path: str, root: Path) -> str:
     return str(plain)
 
 
-def require_whole_video(place: str, row: Mapping[str, str], root: Path) -> None:
-    """Raises UsageError, naming the `place` of a row, where it names no path under `root` or a clip inside a video."""
+def require_sound(place: str, row: Mapping[str, str], root: Path) -> None:
+    """Raises UsageError, naming the `place` of a row, where its path is none under `root` or its times are none."""
     parts = PurePosixPath(relative(row["path"], root)).parts
     if not parts or ".." in parts or "\0" in row["path"]:
         raise UsageError(f"{place}: {quote(row['path'])} is no path of a file under the root")
