@@ -216,16 +216,25 @@ class PyavDecoder(Closing):
 
     def _packets(self) -> "Iterator[Packet[VideoStream] | None]":
         """The packets of the stream, then None, which drains the decoder."""
+        num_lines = 0
         try:
             for packet in self._container.demux(self._stream):
+                self._count_errors_of_demuxer(num_lines)
                 if packet.size:
                     self._num_packets += not packet.is_discard and not self._is_hidden(packet)
                     yield packet
+                num_lines = len(self._log)
         except MemoryError:
             raise
         except av.error.FFmpegError as error:
             self._count(error)
+        except IndexError as error:  # PyAV knows the streams that it found at the start
+            raise VideoError("unsupported", "another stream begins in mid-file, which PyAV cannot read") from error
         yield None
+
+    def _count_errors_of_demuxer(self, num_lines: int) -> None:
+        """Where the demuxer complains, packets are lost, and it may go on or end the file as if nothing were amiss."""
+        self._num_errors += any(component == self.header.container for _, component, _ in self._log[num_lines:])
 
     def _is_hidden(self, packet: "Packet[VideoStream]") -> bool:
         """VP8 has reference pictures that are never shown in packets of their own (show_frame, RFC 6386, 9.1)."""

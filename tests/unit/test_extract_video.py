@@ -270,6 +270,24 @@ def test_damage(num_flipped: int, tmp_path: Path) -> None:
     assert len(table_N) == len(writer.jpegs) == outcome.num_frames <= 40 - num_flipped
 
 
+@pytest.mark.parametrize("number", [0, 1, 2, 5, 20, 38])
+def test_a_packet_that_the_container_loses(number: int, tmp_path: Path) -> None:
+    """What precedes a picture in Matroska is its block header: with that, the demuxer drops the rest of a cluster and
+    ends as if the file did."""
+    path = write_clip(tmp_path / "clip.mkv", CLIP)
+    flip_bytes(path, packet_spans(path)[number][0], 2)
+    assert failure(path) == ("failed", "decode")
+
+
+def test_a_stream_that_begins_in_mid_file(tmp_path: Path) -> None:
+    one = write_clip(tmp_path / "one.ts", CLIP)
+    elsewhere = {"mpegts_start_pid": "0x200", "mpegts_pmt_start_pid": "0x1f0"}
+    other = write_clip(tmp_path / "other.ts", replace(CLIP, container_options=elsewhere))
+    path = tmp_path / "both.ts"
+    path.write_bytes(one.read_bytes() + other.read_bytes())
+    assert failure(path) == ("failed", "unsupported")
+
+
 def test_no_frame_at_all(tmp_path: Path) -> None:
     path = write_clip(tmp_path / "clip.mp4", CLIP)
     for position, size in packet_spans(path):
