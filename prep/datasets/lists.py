@@ -5,9 +5,9 @@ allows, and where that is more than one reading, by which of them names the most
 the root, or absolute, or one of another machine, and may lack its suffix: the rules of `match` find its file.
 
 A list is the subset that its column `split` or its name tells ("train.csv", "ucf101_val_split_1_videos.txt" is val01),
-else the subset of its own name. Labels that are all numbers stay as they are, and their classes are called by their
-numbers (until `--classes` names them), or by the column `class`; other labels are class names, sorted by code point; -1
-or nothing is no label. Frame counts are not used, since frames are counted.
+else the subset of its own name; none if that is "all", which every video is in. Labels that are all numbers stay as
+they are, and their classes are called by their numbers (until `--classes` names them), or by the column `class`; other
+labels are class names, sorted by code point; -1 or nothing is no label. Frame counts are not used: frames are counted.
 
 The columns `start` and `end`, in seconds, make a line name a window of its file (`manifests.windows`): each is a video
 of its own. Without a start it begins at 0, without an end it goes on to that of the file; without both, and from 0 on
@@ -28,7 +28,7 @@ from prep.datasets.list_layout import Reading, readings
 from prep.datasets.listed import Line, Listed, gather
 from prep.datasets.match import match
 from prep.datasets.rows import make_rows
-from prep.datasets.subset_names import subset_of_name, subset_of_word
+from prep.datasets.subset_names import EVERY_VIDEO, subset_of_name, subset_of_word
 from prep.datasets.walk import find_videos, is_video_name, left_out, num_left_out
 
 _SUFFIXES = (".txt", ".csv", ".tsv", ".list", ".lst")
@@ -187,10 +187,11 @@ def line_of(file: Path, row: Mapping[str, str], names: Mapping[str, str], root: 
     if label not in _NO_LABEL and label not in names:
         label = str(int(label))  # a number with zeros before it
     told = row.get("subset", "")
+    subset = subset_of_word(told) or told or subset_of_name(file.stem) or file.stem
     return Line(
         name=relative(row["path"], root),
         class_name=None if label in _NO_LABEL else names[label],
-        subset=subset_of_word(told) or told or subset_of_name(file.stem) or file.stem,
+        subset=None if subset == EVERY_VIDEO else subset,
         file=file.name,
         window=window_of(row),
     )

@@ -3,6 +3,9 @@
 import re
 from functools import lru_cache
 
+EVERY_VIDEO = "all"
+"""The subset that every video is in."""
+
 _KINDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validate", "validation"), "val"),

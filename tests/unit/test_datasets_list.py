@@ -52,6 +52,15 @@ def test_shapes(text: str, shape: str, tmp_path: Path) -> None:
     assert result.num_lines == {"train": 3}
 
 
+def test_a_list_called_all_makes_no_subset(tmp_path: Path) -> None:
+    make_files(tmp_path, VIDEOS)
+    result = scan_text(tmp_path, "A/x.avi,0\nB/z.avi,1\n", name="all.csv")
+    assert {source.source: (source.label, source.subsets) for source in result.sources if source.status is None} == {
+        "A/x.avi": (0, ()),
+        "B/z.avi": (1, ()),
+    }
+
+
 def test_absolute_paths_under_the_root(tmp_path: Path) -> None:
     make_files(tmp_path, VIDEOS)
     result = scan_text(tmp_path, "".join(f"{tmp_path}/{name},{i // 2}\n" for i, name in enumerate(VIDEOS)))
@@ -116,7 +125,7 @@ def test_columns_of_a_header(tmp_path: Path) -> None:
     assert summary(result) == {
         "A/x.avi": ("walk", "val"),
         "A/y 2.avi": ("run", "my part"),
-        "B/z.avi": (None, "all"),
+        "B/z.avi": (None, "-"),
     }
     assert result.notes[-1] == "did not use the columns 'license' of 'all.csv'"
     assert not result.numbered
