@@ -201,13 +201,17 @@ def test_a_slow_video_is_not_given_up_while_frames_come(
     made = job(slow_clip, tmp_path, 1)
     (pid,) = decoding_processes()
 
+    def hold_up_once() -> None:
+        os.kill(pid, signal.SIGSTOP)
+        num_bytes = made.frames.stat().st_size
+        time.sleep(0.35)
+        os.kill(pid, signal.SIGCONT)
+        wait_for(lambda: made.frames.stat().st_size > num_bytes)
+
     def hold_up() -> None:
         wait_for(lambda: has_begun(made))
         for _ in range(7):
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(0.35)
-            os.kill(pid, signal.SIGCONT)
-            time.sleep(0.02)
+            hold_up_once()
 
     started_s = time.monotonic()
     with meanwhile(hold_up):
