@@ -32,6 +32,8 @@ from manifests.stores import arrow, frames
 
 _MAX_OPEN_SHARDS = 64
 
+_PLACE_COLUMNS = ["video_id", "num_frames", "location", "row", "offsets_at", "data_at"]
+
 _MEND = {
     MANIFEST_FILE: "restore it, or extract into a new --out",
     FRAMES_FILE: "prep extract --retry damaged makes it anew",
@@ -64,6 +66,7 @@ class Dataset(Closing):
         self.manifest = manifest
         self.labels: npt.NDArray[np.int32] = manifest.column("label").to_numpy()
         self.num_frames: npt.NDArray[np.int64] = manifest.column("num_frames").to_numpy()
+        self._places = manifest.select(_PLACE_COLUMNS)  # a dict of all columns takes as long as decoding half a frame
         self._shard = lru_cache(_MAX_OPEN_SHARDS)(lambda location: _OpenShard(folder / location))
 
     def __len__(self) -> int:
@@ -91,7 +94,7 @@ class Dataset(Closing):
         Raises IndexError for a frame that the video does not have, and DamagedError, naming video, file and row,
         where the store does not give what the manifest promises.
         """
-        video = self.video(row)
+        video = self._places.slice(row, 1).to_pylist()[0]
         num_frames = video["num_frames"]
         for index in indices:
             if not 0 <= index < num_frames:

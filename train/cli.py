@@ -69,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     evaluating.add_argument("--data", type=path_argument, required=True, metavar="OUT", help="a prepared dataset")
     evaluating.add_argument("--subset", required=True, metavar="S", help="the subset to score")
     evaluating.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="override loader.* or run.* keys"
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override views.*, loader.* or run.* keys"
     )
     return parser
 
@@ -87,9 +87,8 @@ def _fit(arguments: argparse.Namespace) -> int:
 
     num_workers, num_threads = _prepare_loading(arguments, recipe)
 
-    seed, flips = recipe.run.seed, recipe.clip.flips
-    training = ClipDataset(arguments.data, train_subset, training=True, seed=seed, flips=flips)
-    validation = ClipDataset(arguments.data, val_subset, training=False, seed=seed, flips=flips)
+    training = ClipDataset(arguments.data, train_subset, recipe, training=True)
+    validation = ClipDataset(arguments.data, val_subset, recipe, training=False)
     set_cpu_threads(num_threads)
     say(
         arguments,
@@ -199,7 +198,7 @@ def _eval(arguments: argparse.Namespace) -> int:
     checkpoint = load_checkpoint(path)
     recipe = _with_overrides(checkpoint.state.recipe, arguments.set)
     num_workers, num_threads = _prepare_loading(arguments, recipe)
-    dataset = ClipDataset(arguments.data, arguments.subset, training=False, seed=0, flips=False)
+    dataset = ClipDataset(arguments.data, arguments.subset, recipe, training=False)
     require_same_classes(checkpoint.state, dataset.classes_sha256, path, arguments.data)
     set_cpu_threads(num_threads)
     model = build_model(recipe.model.name, len(dataset.classes), recipe.model.dropout)
@@ -217,9 +216,9 @@ def _eval(arguments: argparse.Namespace) -> int:
 
 def _with_overrides(table: dict[str, Any], overrides: list[str]) -> TrainRecipe:
     """The recipe of a checkpoint with what a user may change of it."""
-    others = [override for override in overrides if not override.startswith(("loader.", "run."))]
+    others = [override for override in overrides if not override.startswith(("loader.", "run.", "views."))]
     if others:
-        raise UsageError(f"an evaluation takes --set for loader.* and run.* only, not {others[0]!r}")
+        raise UsageError(f"an evaluation takes --set for views.*, loader.* and run.* only, not {others[0]!r}")
     return recipe_with_overrides(TrainRecipe, table, overrides)
 
 

@@ -26,6 +26,7 @@ import paddle
 from manifests.errors import DamagedError, Error
 from manifests.program import STOPPING_SIGNALS
 from train.dataset import BadSample, ClipDataset, Sample
+from train.memory import keep_freed_memory
 from train.sampler import Item
 from train.watchdog import Board, Watchdog
 
@@ -160,6 +161,7 @@ def _start_worker(worker: int, *, parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before we asked to be told
         os._exit(1)
+    keep_freed_memory()
     for number in STOPPING_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING_SIGNALS)

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
+import numpy as np
 import paddle
-from paddle.nn import functional
 from paddle.utils import unique_name
 from tqdm import tqdm
 
@@ -40,6 +40,7 @@ from train.device import normalise
 from train.evaluate import evaluate
 from train.loader import Batch, load
 from train.metrics import Accuracy
+from train.mixing import mix
 from train.models import build_model
 from train.recipe import TrainRecipe, bound_settings
 from train.sampler import training_batches
@@ -228,10 +229,15 @@ def _train(
                     peak=settings.learning_rate,
                 )
                 optimizer.set_lr(rate)
-                logits_NK = model(normalise(batch.clips_NTHWC))
-                loss = functional.cross_entropy(
-                    logits_NK, paddle.to_tensor(batch.labels_N), label_smoothing=settings.label_smoothing
+                mixed = mix(
+                    normalise(batch.clips_NTHWC, recipe.clip.normalise),
+                    batch.labels_N,
+                    np.random.default_rng([recipe.run.seed, state.step, 0, 1]),  # of samples: [seed, epoch, n]
+                    mixup_alpha=recipe.mix.mixup_alpha,
+                    cutmix_alpha=recipe.mix.cutmix_alpha,
+                    cutmix_share=recipe.mix.cutmix_share,
                 )
+                loss = mixed.loss(model(mixed.clips), label_smoothing=settings.label_smoothing)
                 loss.backward()
                 optimizer.step()
                 optimizer.clear_grad()

@@ -18,8 +18,9 @@ from manifests import open_dataset
 from manifests.errors import DamagedError, UsageError
 from train.clips import random_segments, segment_centres
 from train.dataset import BadSample, ClipDataset, Sample
+from train.recipe import Clip, Run, TrainRecipe, Views
 from train.sampler import Item
-from train.transforms import Box
+from train.transforms.crops import Box
 
 STORES = ("arrow", "frames")
 WIDTH, HEIGHT = 64, 48
@@ -68,7 +69,8 @@ def damaged(folders: dict[str, Path], store: str, tmp_path: Path) -> Path:
 
 
 def opened(folder: Path, *, training: bool = True, seed: int = 5, flips: bool = True) -> ClipDataset:
-    return ClipDataset(folder, "train", training=training, seed=seed, flips=flips)
+    recipe = TrainRecipe(run=Run(seed=seed), clip=Clip(flips=flips))
+    return ClipDataset(folder, "train", recipe, training=training)
 
 
 def read(dataset: ClipDataset, index: int, *, epoch: int = 0, num_frames: int = 8, crop_px: int = 40) -> Sample:
@@ -302,7 +304,7 @@ def test_what_nobody_thought_of_travels_too(folders: dict[str, Path], monkeypatc
     def fail(*arguments: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("train.dataset.centre_box", fail)
+    monkeypatch.setattr("train.dataset.view_plans", fail)
     bad = read_bad(opened(folders["arrow"], training=False), 1)
     assert bad.exit_code == 1
     assert bad.message == f"unexpected ZeroDivisionError while reading video a/short of {folders['arrow']}: a bug"
@@ -320,7 +322,7 @@ def test_subsets_that_cannot_be_used(folders: dict[str, Path], store: str) -> No
         "all": f"1 videos of subset 'all' of {folder} have no label, such as stray",
     }.items():
         with pytest.raises(UsageError) as caught:
-            ClipDataset(folder, subset, training=True, seed=0, flips=True)
+            ClipDataset(folder, subset, TrainRecipe(), training=True)
         assert str(caught.value) == message
 
 

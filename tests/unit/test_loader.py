@@ -23,6 +23,7 @@ from train import watchdog
 from train.dataset import ClipDataset, Sample
 from train.evaluate import evaluate, score
 from train.loader import load
+from train.recipe import Run, TrainRecipe
 from train.models import build_model
 from train.recipe import Clip, Optimizer, TrainRecipe
 from train.sampler import Item, evaluation_batches, training_batches
@@ -46,7 +47,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def open_clips(folder: Path, *, training: bool) -> ClipDataset:
-    return ClipDataset(folder, "all", training=training, seed=5, flips=True)
+    return ClipDataset(folder, "all", TrainRecipe(run=Run(seed=5)), training=training)
 
 
 def children() -> list[int]:
