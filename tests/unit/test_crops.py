@@ -1,30 +1,38 @@
-"""Crops, scaling and flips.
+"""Crops: which box of the frame, by sizes and a generator."""
 
-Arrays: frame_HWC, clip_THWC uint8 RGB.
-"""
+import json
+import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from conftest import ROOT
+from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
-from train.transforms import Box, centre_box, crop_and_resize, fixed_offsets, flip, multi_scale_box
+from train.transforms.crops import (
+    VIEW_CROPS,
+    Box,
+    Plan,
+    centre_box,
+    fixed_offsets,
+    jitter_box,
+    multi_scale_box,
+    random_resized_box,
+    scaled_size,
+    ten_boxes,
+    three_boxes,
+    view_plans,
+)
 
+RECORDED = ROOT.parent / "shared" / "data" / "parity" / "test_views.json"
 sides, seeds = st.integers(1, 4000), st.integers(0, 2**32)
-
-
-def noise(num_frames: int, height: int, width: int, seed: int = 0) -> npt.NDArray[np.uint8]:
-    """clip_THWC."""
-    return np.random.default_rng(seed).integers(0, 256, (num_frames, height, width, 3), np.uint8)
 
 
 def is_inside(box: Box, width: int, height: int) -> bool:
     return min(box.x, box.y) >= 0 and box.x + box.width <= width and box.y + box.height <= height
 
 
-# --- Boxes ---
+# --- Multi-scale ---
 
 
 def reference_boxes(width: int, height: int) -> set[Box]:
@@ -80,6 +88,88 @@ def test_thirteen_places() -> None:
     assert {y for _, y in places} == {0, 16, 32, 48, 64}
 
 
+# --- Random resized ---
+
+
+def literal_random_resized(width: int, height: int, rng: np.random.Generator) -> Box:
+    """mmaction2's RandomResizedCrop.get_crop_bbox, step by step, over the same draws."""
+    area = width * height
+    aspect_ratios = [math.exp(value) for value in rng.uniform(math.log(3 / 4), math.log(4 / 3), 10)]
+    target_areas = [value * area for value in rng.uniform(0.08, 1.0, 10)]
+    for i in range(10):
+        candidate_width = round(math.sqrt(target_areas[i] * aspect_ratios[i]))
+        candidate_height = round(math.sqrt(target_areas[i] / aspect_ratios[i]))
+        if 0 < candidate_width <= width and 0 < candidate_height <= height:
+            left = rng.integers(0, width - candidate_width + 1)
+            top = rng.integers(0, height - candidate_height + 1)
+            return Box(int(left), int(top), candidate_width, candidate_height)
+    crop_size = min(height, width)
+    return Box((width - crop_size) // 2, (height - crop_size) // 2, crop_size, crop_size)
+
+
+@given(sides, sides, seeds)
+def test_a_random_resized_crop_is_that_of_mmaction2(width: int, height: int, seed: int) -> None:
+    box = random_resized_box(width, height, np.random.default_rng(seed))
+    assert box == literal_random_resized(width, height, np.random.default_rng(seed))
+    assert is_inside(box, width, height)
+    assert min(box.width, box.height) >= 1
+
+
+def test_areas_and_ratios_of_random_resized_crops() -> None:
+    rng = np.random.default_rng(0)
+    boxes = [random_resized_box(340, 256, rng, area=(0.25, 0.5)) for _ in range(2000)]
+    areas = np.array([box.width * box.height for box in boxes]) / (340 * 256)
+    ratios = np.log([box.width / box.height for box in boxes])
+    assert 0.24 < areas.min() < 0.26
+    assert 0.49 < areas.max() < 0.51
+    assert abs(np.mean(ratios)) < 0.02  # as many wide ones as tall ones
+    assert -math.log(4 / 3) - 0.02 < ratios.min()
+    assert ratios.max() < math.log(4 / 3) + 0.02
+
+
+def test_a_frame_that_no_ratio_fits() -> None:
+    assert random_resized_box(1000, 10, np.random.default_rng(0), area=(0.9, 1.0)) == Box(495, 0, 10, 10)
+
+
+# --- Short-side jitter ---
+
+
+@given(st.integers(16, 2000), st.integers(16, 2000), seeds)
+def test_a_jittered_crop_covers_what_the_cut_of_a_scaled_frame_covers(width: int, height: int, seed: int) -> None:
+    """PySlowFast scales first: scale by the drawn short side, then cut 224 x 224 at a drawn offset."""
+    rng = np.random.default_rng(seed)
+    box = jitter_box(width, height, 224, (256, 320), np.random.default_rng(seed))
+    short_px = round(rng.uniform(256, 320))
+    if width <= height:
+        scaled_width, scaled_height = short_px, math.floor(height / width * short_px)
+    else:
+        scaled_width, scaled_height = math.floor(width / height * short_px), short_px
+    x, y = rng.integers(scaled_width - 224 + 1), rng.integers(scaled_height - 224 + 1)
+    step_x, step_y = width / scaled_width, height / scaled_height
+    assert is_inside(box, width, height)
+    assert abs(box.x - x * step_x) <= 0.5 + 1e-9
+    assert abs(box.x + box.width - (x + 224) * step_x) <= 0.5 + 1e-9
+    assert abs(box.y - y * step_y) <= 0.5 + 1e-9
+    assert abs(box.y + box.height - (y + 224) * step_y) <= 0.5 + 1e-9
+
+
+def test_jitter_reaches_every_edge_and_both_ends() -> None:
+    rng = np.random.default_rng(0)
+    boxes = [jitter_box(340, 256, 224, (256, 320), rng) for _ in range(8000)]
+    assert {min(box.x for box in boxes), min(box.y for box in boxes)} == {0}
+    assert max(box.x + box.width for box in boxes) == 340
+    assert max(box.y + box.height for box in boxes) == 256
+    assert min(box.height for box in boxes) == 179  # 224 of 320
+    assert max(box.height for box in boxes) == 224  # 224 of 256
+
+
+def test_jitter_never_cuts_outside_of_a_small_scaled_frame() -> None:
+    assert jitter_box(100, 100, 224, (128, 160), np.random.default_rng(0)) == Box(0, 0, 100, 100)
+
+
+# --- Evaluation ---
+
+
 @given(sides, sides)
 def test_the_centre_crop_is_a_square_in_the_middle(width: int, height: int) -> None:
     box = centre_box(width, height)
@@ -95,62 +185,51 @@ def test_a_known_centre_crop() -> None:
     assert centre_box(256, 340) == Box(16, 58, 224, 224)
 
 
-# --- Pixels ---
+@given(sides, sides)
+def test_three_crops_share_the_long_side(width: int, height: int) -> None:
+    first, middle, last = three_boxes(width, height)
+    side = min(width, height)
+    assert all(is_inside(box, width, height) for box in (first, middle, last))
+    assert {(box.width, box.height) for box in (first, middle, last)} == {(side, side)}
+    assert (first.x, first.y) == (0, 0)
+    assert (last.x + side, last.y + side) == (width, height)
+    assert middle.x - (width - side) / 2 in (0, 0.5)
+    assert middle.y - (height - side) / 2 in (0, 0.5)
 
 
-def test_a_box_of_the_wanted_size_is_cut_out_untouched() -> None:
-    clip_THWC = noise(3, 30, 40)
-    cropped_THWC = crop_and_resize(list(clip_THWC), Box(7, 5, 16, 16), 16)
-    np.testing.assert_array_equal(cropped_THWC, clip_THWC[:, 5:21, 7:23])
+def test_three_crops_are_those_of_pyslowfast_and_paddlevideo() -> None:
+    """They scale the short side to the crop first: a box of ours is their cut, to half a pixel of the larger scale."""
+    if not RECORDED.is_file():
+        pytest.skip(f"the recorded views are not there: {RECORDED}")
+    recorded = json.loads(RECORDED.read_text())["crop_offsets"]
+    assert len(recorded) == 16
+    for name, entry in recorded.items():
+        size, _, short = name.partition("->")
+        width, height = map(int, size.split("x"))
+        assert list(scaled_size(width, height, int(short))) == entry["scaled"], name
+        scale = min(width, height) / int(short)
+        for box, (x, y) in zip(three_boxes(width, height), entry["offsets"], strict=True):
+            assert abs(box.x - x * scale) <= max(1, scale), name
+            assert abs(box.y - y * scale) <= max(1, scale), name
+    same = three_boxes(340, 256)
+    assert [[box.x, box.y] for box in same] == recorded["340x256->256"]["offsets"]
+    assert [[box.x, box.y] for box in three_boxes(256, 455)] == [[0, 0], [0, 100], [0, 199]]
 
 
-@pytest.mark.parametrize("side_px", [7, 16, 50])
-def test_each_frame_is_as_pillow_scales_the_cut(side_px: int) -> None:
-    """As the TSM reference does; with a box of Pillow's `resize` the pixels around the cut would count, too."""
-    clip_THWC = noise(2, 33, 47)
-    found_THWC = crop_and_resize(list(clip_THWC), Box(3, 4, 24, 20), side_px)
-    assert (found_THWC.shape, found_THWC.dtype) == ((2, side_px, side_px, 3), np.uint8)
-    for frame_HWC, found_HWC in zip(clip_THWC, found_THWC, strict=True):
-        cut = Image.fromarray(frame_HWC).crop((3, 4, 27, 24))
-        expected = cut.resize((side_px, side_px), Image.Resampling.BILINEAR)
-        np.testing.assert_array_equal(found_HWC, np.asarray(expected))
+def test_ten_crops_are_corners_and_centre_and_their_mirror_images() -> None:
+    """Places of mmaction2's TenCrop for 340 x 256 and crop 224: steps of 29 and 8."""
+    boxes = ten_boxes(340, 256)
+    assert [(box.x, box.y) for box, _ in boxes[::2]] == [(0, 0), (116, 0), (0, 32), (116, 32), (58, 16)]
+    assert [box for box, _ in boxes[::2]] == [box for box, _ in boxes[1::2]]
+    assert [flip for _, flip in boxes] == [False, True] * 5
+    assert {(box.width, box.height) for box, _ in boxes} == {(224, 224)}
 
 
-def test_halving_averages_with_a_triangle() -> None:
-    """Bilinear with antialiasing at half size weighs the four pixels around by 1, 3, 3, 1."""
-    row = np.array([0, 0, 0, 160, 0, 0, 0, 0], np.uint8)
-    frame_HWC = np.repeat(np.tile(row, (8, 1))[:, :, None], 3, axis=2)
-    found_THWC = crop_and_resize([frame_HWC], Box(0, 0, 8, 8), 4)
-    # The first output pixel lacks its outer neighbour: weights 3, 3, 1 of 7 over columns 0, 1, 2.
-    assert found_THWC[0, 2, :, 0].tolist() == [0, 60, 20, 0]
-
-
-@settings(max_examples=30)
-@given(st.integers(1, 60), st.integers(1, 60), seeds, st.integers(0, 255), st.integers(1, 40))
-def test_a_constant_stays_constant(width: int, height: int, seed: int, value: int, side_px: int) -> None:
-    frame_HWC = np.full((height, width, 3), value, np.uint8)
-    box = multi_scale_box(width, height, np.random.default_rng(seed))
-    assert (crop_and_resize([frame_HWC], box, side_px) == value).all()
-
-
-@settings(max_examples=30)
-@given(st.integers(4, 60), st.integers(4, 60), seeds)
-def test_all_frames_are_cut_alike(width: int, height: int, seed: int) -> None:
-    frame_HWC = noise(1, height, width)[0]
-    box = multi_scale_box(width, height, np.random.default_rng(seed))
-    clip_THWC = crop_and_resize([frame_HWC] * 3, box, 16)
-    assert (clip_THWC == clip_THWC[:1]).all()
-
-
-def test_a_flip_mirrors_columns_only() -> None:
-    clip_THWC = noise(2, 3, 4)
-    flipped_THWC = flip(clip_THWC)
-    assert flipped_THWC.flags.c_contiguous
-    for x in range(4):
-        np.testing.assert_array_equal(flipped_THWC[:, :, x], clip_THWC[:, :, 3 - x])
-
-
-@given(st.integers(1, 4), st.integers(1, 9), st.integers(1, 9), seeds)
-def test_two_flips_are_none(num_frames: int, height: int, width: int, seed: int) -> None:
-    clip_THWC = noise(num_frames, height, width, seed)
-    np.testing.assert_array_equal(flip(flip(clip_THWC)), clip_THWC)
+@pytest.mark.parametrize("crops", VIEW_CROPS)
+@given(width=sides, height=sides, crop_px=st.integers(1, 300))
+def test_views_are_as_many_as_said(crops: str, width: int, height: int, crop_px: int) -> None:
+    plans = view_plans(width, height, crops, crop_px)
+    assert len(plans) == VIEW_CROPS[crops]
+    assert all(is_inside(plan.box, width, height) for plan in plans)
+    assert {(plan.width, plan.height) for plan in plans} == {(crop_px, crop_px)}
+    assert view_plans(width, height, "centre", crop_px) == (Plan(centre_box(width, height), crop_px, crop_px),)
