@@ -86,8 +86,8 @@ def autocontrast_table(histograms_C256: npt.NDArray[np.int64]) -> Pixels:
     for histogram_256 in histograms_C256:
         used = np.flatnonzero(histogram_256)
         low, high = int(used[0]), int(used[-1])
-        values = np.arange(256)
-        columns.append(values if low >= high else np.clip((values - low) * (255 / (high - low)), 0, 255))
+        values, scale = np.arange(256), 255 / max(1, high - low)
+        columns.append(values if low >= high else np.clip(values * scale - low * scale, 0, 255))
     return np.stack(columns, axis=1).astype(np.uint8)
 
 
