@@ -65,6 +65,7 @@ class ClipDataset:
         self._training = training
         self._recipe = recipe
         self._mirrored_K = _mirrored_labels(recipe.clip.flip_classes, self._dataset.classes)
+        self.num_views = 1 if training else recipe.views.count
         self.folder = folder
         self.subset = subset
         self.classes = self._dataset.classes

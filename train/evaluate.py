@@ -28,7 +28,7 @@ def evaluate(
 def score(
     model: paddle.nn.Layer, dataset: ClipDataset, recipe: TrainRecipe, *, num_workers: int, quiet: bool
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    num_views = recipe.views.count
+    num_views = dataset.num_views
     batches = list(
         evaluation_batches(
             len(dataset),

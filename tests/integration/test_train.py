@@ -99,6 +99,41 @@ def test_stopped_thrice_and_resumed(prepared: dict[str, Path], whole: Path, tmp_
     assert_same_run(run, whole)
 
 
+ALL_CHANCE = {
+    "clip__sampler": "dense",
+    "clip__crop": "random_resized",
+    "clip__flips": "true",
+    "clip__normalise": "kinetics",
+    "augment__brightness": 0.4,
+    "augment__hue": 0.1,
+    "augment__rand_operations": 1,
+    "mix__mixup_alpha": 0.2,
+    "mix__cutmix_alpha": 1.0,
+    "views__num_clips": 2,
+    "views__crops": "three",
+}
+"""Everything that draws at random, and several views."""
+
+
+def test_all_that_is_drawn_is_drawn_again(prepared: dict[str, Path], whole: Path, tmp_path: Path) -> None:
+    """A stopped run with one number of workers ends as a whole one with another, whatever the recipe draws."""
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    code, stderr = fit(prepared["arrow"], straight, loader__num_workers=0, **ALL_CHANCE)
+    assert code == 0, stderr
+    losses = [[line["loss"] for line in metrics_of(run) if line["kind"] == "train"] for run in (straight, whole)]
+    assert not set(losses[0]) & set(losses[1])
+    arguments = fit_arguments(prepared["frames"], stopped, loader__num_workers=2, **ALL_CHANCE)
+    process = start(arguments, SLOW.format(training_s=0.1, evaluation_s=0))
+    wait_for(lambda: any(line["step"] >= 6 for line in metrics_of(stopped)), process)
+    process.send_signal(signal.SIGTERM)
+    code, stderr = end(process, 10)
+    assert code == 130, stderr
+    assert 0 < content_of(stopped / "last.ckpt")["step_in_epoch"] < STEPS_PER_EPOCH
+    code, stderr = fit(prepared["frames"], stopped, loader__num_workers=1, **ALL_CHANCE)
+    assert (code, stderr) == (0, "")
+    assert_same_run(stopped, straight)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_stopped_in_the_evaluation(
     prepared: dict[str, Path], whole: Path, tmp_path: Path, number: signal.Signals

@@ -21,11 +21,11 @@ from paddle_import import paddle
 from manifests.errors import DamagedError, Error
 from train import watchdog
 from train.dataset import ClipDataset, Sample
+from train.device import normalise
 from train.evaluate import evaluate, score
 from train.loader import load
-from train.recipe import Run, TrainRecipe
 from train.models import build_model
-from train.recipe import Clip, Optimizer, TrainRecipe
+from train.recipe import Clip, Optimizer, Run, TrainRecipe, Views
 from train.sampler import Item, evaluation_batches, training_batches
 
 NUM_VIDEOS = 20
@@ -295,3 +295,26 @@ def test_every_video_is_scored_once_however_it_is_read(folders: dict[str, Path],
         np.testing.assert_allclose(scores_NK, expected_NK, atol=1e-5)
         np.testing.assert_array_equal(other_N, labels_N)
         assert evaluate(model, other, settings(batch_size), num_workers=num_workers, quiet=True) == accuracy
+
+
+def test_the_score_of_a_video_is_the_mean_over_its_views(folders: dict[str, Path], model: paddle.nn.Layer) -> None:
+    """Against each view alone through the model."""
+    recipe = TrainRecipe(
+        clip=Clip(num_frames=4, crop_px=32), optimizer=Optimizer(batch_size=4), views=Views(num_clips=2, crops="three")
+    )
+    dataset = ClipDataset(folders["arrow"], "all", recipe, training=False)
+    model.eval()
+    expected_NK = np.zeros((NUM_VIDEOS, NUM_CLASSES))
+    met = set()
+    for index in range(NUM_VIDEOS):
+        for view in range(6):
+            sample = dataset[Item(index, 4, 32, 0, view)]
+            assert isinstance(sample, Sample)
+            met.add(sample.clip_THWC.tobytes())
+            logits_NK = model(normalise(paddle.to_tensor(sample.clip_THWC[None])))
+            expected_NK[index] += paddle.nn.functional.softmax(logits_NK, axis=1).numpy()[0] / 6
+    assert len(met) > 5 * NUM_VIDEOS  # both clips of a very short video are the same
+    for num_workers in (0, 2):
+        scores_NK, labels_N = score(model, dataset, recipe, num_workers=num_workers, quiet=True)
+        np.testing.assert_allclose(scores_NK, expected_NK, atol=1e-5)
+        assert labels_N.tolist() == [i % NUM_CLASSES for i in range(NUM_VIDEOS)]
