@@ -65,8 +65,9 @@ def contrast(clip_THWC: Pixels, factor: float) -> Pixels:
 
     Pillow takes the mean of each picture; that of the clip does not flicker.
     """
-    means_C = clip_THWC.reshape(-1, 3).mean(axis=0, dtype=np.float64)
-    return _blended(clip_THWC, int(means_C @ _LUMA + 0.5), factor)
+    num_frames, height, width, _ = clip_THWC.shape
+    means_C = cv2.mean(clip_THWC.reshape(num_frames * height, width, 3))[:3]
+    return _blended(clip_THWC, int(np.dot(means_C, _LUMA) + 0.5), factor)
 
 
 def saturation(clip_THWC: Pixels, factor: float) -> Pixels:

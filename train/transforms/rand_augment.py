@@ -110,7 +110,12 @@ def rotation(degrees: float, width: int, height: int) -> tuple[float, float, flo
 
 
 def _histograms(clip_THWC: Pixels) -> npt.NDArray[np.int64]:
-    return np.stack([np.bincount(clip_THWC[..., channel].ravel(), minlength=256) for channel in range(3)])
+    """histograms_C256 of the clip; of each frame alone, OpenCV's are exact."""
+    histograms_C256 = np.zeros((3, 256), np.int64)
+    for frame_HWC in clip_THWC:
+        for channel in range(3):
+            histograms_C256[channel] += cv2.calcHist([frame_HWC], [channel], None, [256], [0, 256])[:, 0].astype(int)
+    return histograms_C256
 
 
 def _warped(clip_THWC: Pixels, to_input: tuple[float, float, float, float, float, float]) -> Pixels:
