@@ -66,7 +66,7 @@ class Dataset(Closing):
         self.manifest = manifest
         self.labels: npt.NDArray[np.int32] = manifest.column("label").to_numpy()
         self.num_frames: npt.NDArray[np.int64] = manifest.column("num_frames").to_numpy()
-        self._places = manifest.select(_PLACE_COLUMNS)  # a dict of all columns takes as long as decoding half a frame
+        self._places = manifest.select(_PLACE_COLUMNS)  # a dict of all columns takes as long as decoding part of one
         self._shard = lru_cache(_MAX_OPEN_SHARDS)(lambda location: _OpenShard(folder / location))
 
     def __len__(self) -> int:

@@ -239,6 +239,20 @@ def test_boxes_off_the_grid_too(width: int, height: int, box: Box) -> None:
         assert right > aside + 4
 
 
+@pytest.mark.parametrize("scale", [1, 2, 4])
+@pytest.mark.parametrize("start", [60, 61, 62, 63])
+def test_a_ramp_shows_where_each_pixel_is_taken(scale: int, start: int) -> None:
+    """In a picture whose value is the place, an output pixel's value is the middle of what it covers."""
+    places = np.arange(256, dtype=np.uint8)
+    for axis, ramp_HW in enumerate((np.tile(places[:, None], (1, 256)), np.tile(places, (256, 1)))):
+        jpeg = simplejpeg.encode_jpeg(np.repeat(ramp_HW[:, :, None], 3, axis=2), quality=100)
+        (clip_THWC,) = render([jpeg], [Plan(Box(start, start, 130, 130), 40, 40)], scale)
+        found = clip_THWC[0].mean(axis=(1 - axis, 2))[2:-2]
+        expected = start + (np.arange(40) + 0.5) * 130 / 40 - 0.5
+        assert abs(np.mean(found - expected[2:-2])) < 0.6  # the decoder rounds means of n + 1/2 up
+        assert np.abs(found - expected[2:-2]).max() < 1.3
+
+
 def test_a_gray_jpeg_becomes_rgb() -> None:
     gray_HWC = natural(64, 48)[:, :, :1]
     jpeg = simplejpeg.encode_jpeg(np.ascontiguousarray(gray_HWC), colorspace="GRAY", colorsubsampling="Gray")

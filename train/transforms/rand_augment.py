@@ -114,7 +114,8 @@ def _histograms(clip_THWC: Pixels) -> npt.NDArray[np.int64]:
     histograms_C256 = np.zeros((3, 256), np.int64)
     for frame_HWC in clip_THWC:
         for channel in range(3):
-            histograms_C256[channel] += cv2.calcHist([frame_HWC], [channel], None, [256], [0, 256])[:, 0].astype(int)
+            counted = cv2.calcHist([frame_HWC], [channel], None, [256], [0, 256])
+            histograms_C256[channel] += counted.ravel().astype(np.int64)
     return histograms_C256
 
 
