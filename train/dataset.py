@@ -84,7 +84,7 @@ class ClipDataset:
 
     def content_sha256(self) -> str:
         """SHA-256 over videos, labels and frames, in order: equal for both stores of the same frames."""
-        table = self._dataset.manifest.select(["video_id", "label", "content_crc32"]).take(self._rows)
+        table = self._dataset.columns(["video_id", "label", "content_crc32"]).take(self._rows)
         text = "\n".join(f"{row['video_id']} {row['label']} {row['content_crc32']}" for row in table.to_pylist())
         return hashlib.sha256(text.encode()).hexdigest()
 
