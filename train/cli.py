@@ -19,12 +19,13 @@ from manifests.command import (
 )
 from manifests.description import read_description
 from manifests.errors import Interrupted, UsageError
-from manifests.machine import format_bytes, free_shared_memory, usable_processors
+from manifests.machine import available_memory, format_bytes, usable_processors
 from manifests.recipe import load_recipe, recipe_with_overrides
 from manifests.wording import count
 from train import __version__
 from train.metrics import Accuracy
 from train.recipe import RECIPES, TrainRecipe, recipe_file
+from train.slots import num_slots
 
 _TRAINING_SUBSETS = ("train", "train01")
 _VALIDATION_SUBSETS = ("val", "validation", "valid", "test01", "test")
@@ -85,7 +86,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     from train.device import set_cpu_threads
     from train.loop import fit
 
-    num_workers, num_threads = _prepare_loading(arguments, recipe)
+    num_workers, num_threads = _prepare_loading(recipe)
 
     training = ClipDataset(arguments.data, train_subset, recipe, training=True)
     validation = ClipDataset(arguments.data, val_subset, recipe, training=False)
@@ -133,15 +134,10 @@ def _first_of(names: tuple[str, ...], subsets: dict[str, int], flag: str) -> str
     )
 
 
-def _prepare_loading(arguments: argparse.Namespace, recipe: TrainRecipe) -> tuple[int, int]:
-    """Data workers and computing threads, once there is room for them in shared memory. Raises UsageError."""
-    from train.watchdog import remove_dead_segments
-
-    num_removed = remove_dead_segments()
-    if num_removed:
-        say(arguments, f"removed {count(num_removed, 'shared-memory segment')} that a killed run left")
+def _prepare_loading(recipe: TrainRecipe) -> tuple[int, int]:
+    """Data workers and computing threads, once there is memory for their batches. Raises UsageError."""
     num_workers, num_threads = _share_processors(recipe)
-    require_shared_memory(recipe, num_workers)
+    require_memory(recipe, num_workers)
     return num_workers, num_threads
 
 
@@ -152,15 +148,14 @@ def _share_processors(recipe: TrainRecipe) -> tuple[int, int]:
     return workers, recipe.run.cpu_threads or max(1, processors - workers)
 
 
-def require_shared_memory(recipe: TrainRecipe, num_workers: int) -> None:
-    """Raises UsageError where batches on their way would not fit into /dev/shm: that would be a bus error."""
-    clip_bytes = recipe.clip.num_frames * recipe.clip.crop_px**2 * 3
-    need = 2 * (num_workers + 2) * recipe.optimizer.batch_size * clip_bytes if num_workers else 0
-    free = free_shared_memory()
-    if free is not None and need > free:
+def require_memory(recipe: TrainRecipe, num_workers: int) -> None:
+    """Raises UsageError where batches on their way from data workers would not fit into memory."""
+    batch_bytes = recipe.optimizer.batch_size * recipe.clip.num_frames * recipe.clip.crop_px**2 * 3
+    need, available = num_slots(num_workers) * batch_bytes, available_memory()
+    if available is not None and need > available:
         raise UsageError(
-            f"{num_workers} data workers need {format_bytes(need)} of /dev/shm, which has {format_bytes(free)} free: "
-            "give it more (docker run --shm-size), or use --set loader.num_workers=0"
+            f"batches on their way from {count(num_workers, 'data worker')} need {format_bytes(need)} of memory, and "
+            f"{format_bytes(available)} is free: use fewer (--set loader.num_workers=0), or smaller batches"
         )
 
 
@@ -190,6 +185,7 @@ def _eval(arguments: argparse.Namespace) -> int:
     from train.dataset import ClipDataset
     from train.device import set_cpu_threads
     from train.evaluate import evaluate
+    from train.loader import Loader
     from train.loop import restore
     from train.models import build_model
 
@@ -197,13 +193,14 @@ def _eval(arguments: argparse.Namespace) -> int:
     path = find_checkpoint(arguments.run_or_checkpoint)
     checkpoint = load_checkpoint(path)
     recipe = _with_overrides(checkpoint.state.recipe, arguments.set)
-    num_workers, num_threads = _prepare_loading(arguments, recipe)
+    num_workers, num_threads = _prepare_loading(recipe)
     dataset = ClipDataset(arguments.data, arguments.subset, recipe, training=False)
     require_same_classes(checkpoint.state, dataset.classes_sha256, path, arguments.data)
     set_cpu_threads(num_threads)
     model = build_model(recipe.model.name, len(dataset.classes), recipe.model.dropout)
     restore(model, checkpoint.model, path)
-    accuracy = evaluate(model, dataset, recipe, num_workers=num_workers, quiet=arguments.quiet)
+    with Loader([dataset], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader:
+        accuracy = evaluate(model, dataset, recipe, loader, quiet=arguments.quiet)
     table: dict[str, Any] = {
         "checkpoint": str(path),
         "subset": arguments.subset,

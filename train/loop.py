@@ -38,7 +38,7 @@ from train.checkpoint import (
 from train.dataset import ClipDataset
 from train.device import normalise
 from train.evaluate import evaluate
-from train.loader import Batch, load
+from train.loader import Batch, Loader
 from train.metrics import Accuracy
 from train.mixing import mix
 from train.models import build_model
@@ -201,6 +201,7 @@ def _train(
     with (
         _stop_on_signals() as stop,
         _open_metrics(run / METRICS) as metrics,
+        Loader([training, validation], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader,
         tqdm(total=num_steps, initial=state.step, unit="step", disable=True if quiet else None) as bar,
     ):
         saved_s = time.monotonic()
@@ -216,8 +217,7 @@ def _train(
             )
             model.train()
             asked_s = time.monotonic()
-            loading = load(training, batches, num_workers=num_workers, timeout_s=recipe.loader.timeout_s)
-            for batch in stop.while_waiting(loading):
+            for batch in stop.while_waiting(loader.batches(training, batches)):
                 got_s = time.monotonic()
 
                 # Forward and backward; whatever draws at random draws from (seed, step).
@@ -278,7 +278,7 @@ def _train(
             # The epoch is complete: evaluate, keep the best. A run that stops in the evaluation begins it anew.
             if not stop.is_asked:
                 with stop.at_once():
-                    accuracy = evaluate(model, validation, recipe, num_workers=num_workers, quiet=True)
+                    accuracy = evaluate(model, validation, recipe, loader, quiet=True)
             if stop.is_asked:
                 save(LAST)
                 raise Interrupted(f"interrupted after step {state.step} of {num_steps}, which is saved")
@@ -292,7 +292,8 @@ def _train(
             save(LAST)
             saved_s = time.monotonic()
     if accuracy is None:  # the run was complete already
-        accuracy = evaluate(model, validation, recipe, num_workers=num_workers, quiet=True)
+        with Loader([validation], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader:
+            accuracy = evaluate(model, validation, recipe, loader, quiet=True)
     return Fitted(state, accuracy, num_clips / training_s if training_s else 0.0)
 
 
