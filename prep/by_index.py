@@ -11,17 +11,19 @@ tries give what the decode gave:
   counts as many frames;
 - OpenCV, for which the number of a frame is its time by the rate in the header, is always read in order.
 
-Arrays: picture_HWC uint8 RGB in [0, 255], upright.
+Arrays: picture_HWC uint8 RGB in [0, 255], upright; ticks_N int64 over the frames of a video, keys_K int64 numbers of
+some.
 """
 
 import importlib
-from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 from av.video.reformatter import VideoReformatter
 
 from prep.container import cut_short
@@ -35,6 +37,8 @@ from prep.recipe import Limits
 FORWARD, BY_TIME, BY_NUMBER = "forward", "time", "number"
 """How frames are reached: by decoding all before them, or by an access that was tried."""
 
+Int64Array = npt.NDArray[np.int64]
+
 _CONTAINERS = ("mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm")
 _DECORD_CODECS = ("h264", "vp9")
 _NUM_TRIES = 8
@@ -42,12 +46,12 @@ _PRINT = Size(16, 12)
 """A picture so small tells frames apart."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FrameIndex:
     """What was counted in a video, and how its frames are reached: `access` is FORWARD, BY_TIME or BY_NUMBER.
 
-    `width` and `height` are upright; `fps` is None where neither times nor the header tell it. For BY_TIME `ticks` are
-    the presentation times of all frames, in the time base of the stream, and `keys` the numbers of key frames.
+    `width` and `height` are upright; `fps` is None where neither times nor the header tell it. For BY_TIME ticks_N are
+    the presentation times of all frames, in the time base of the stream, and keys_K the numbers of key frames.
     """
 
     num_frames: int
@@ -56,8 +60,8 @@ class FrameIndex:
     orientation: Orientation = UPRIGHT
     fps: float | None = None
     access: str = FORWARD
-    ticks: Sequence[int] = ()
-    keys: Sequence[int] = ()
+    ticks_N: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    keys_K: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 # --- Count ---
@@ -106,7 +110,7 @@ def index_video(path: Path, decoder: str) -> FrameIndex:
         return index
     tried = replace(index, access=access)
     if access == BY_TIME:
-        tried = replace(tried, ticks=tuple(ticks), keys=tuple(seen.keys))
+        tried = replace(tried, ticks_N=np.array(ticks, np.int64), keys_K=np.array(seen.keys, np.int64))
     return tried if _is_right(path, tried, seen.prints) else index
 
 
@@ -168,7 +172,7 @@ def _is_right(path: Path, index: FrameIndex, prints: Sequence[bytes]) -> bool:
             frames = [PyavFrame(native, None, VideoReformatter()) for native in natives]
             return [frame.planes(_PRINT)[0].tobytes() for frame in frames] == [prints[number] for number in asked]
         # The last first, so that each is a jump; a key frame and the one after, or before the next.
-        keys = [index.keys[place] for place in reversed(_spread(len(index.keys)))]
+        keys = [int(index.keys_K[place]) for place in reversed(_spread(len(index.keys_K)))]
         with PyavDecoder(path) as decoder:
             for key in keys:
                 for asked_number in (key, min(key + 1, index.num_frames - 1)):
@@ -229,11 +233,11 @@ def _by_time(opened: PyavDecoder, index: FrameIndex, numbers: Sequence[int]) -> 
     frames: Iterator[PyavFrame] = iter(())
     position = -1
     for number in numbers:
-        key = index.keys[bisect_right(index.keys, number) - 1]
+        key = int(index.keys_K[np.searchsorted(index.keys_K, number, side="right") - 1])
         if position < key:
-            opened.seek(index.ticks[key])
+            opened.seek(int(index.ticks_N[key]))
             frames = opened.frames()
-        frame = next((frame for frame in frames if frame.native.pts == index.ticks[number]), None)
+        frame = next((frame for frame in frames if frame.native.pts == index.ticks_N[number]), None)
         if frame is None:
             raise _gone(number)
         position = number
