@@ -185,7 +185,7 @@ def test_pictures_are_those_of_an_extraction(tmp_path: Path, name: str, clip: Cl
     """But for the loss of JPEG: with smooth colours, two levels."""
     rows, columns = np.mgrid[:72, :96]
     frames = [
-        np.stack([columns + 3 * number + 20, 2 * rows + 2 * number, 220 - columns - number], axis=2)
+        np.stack([columns // 2 + 4 * number + 20, rows // 2 + 4 * number + 20, 180 - columns + number], axis=2)
         .clip(16, 235)
         .astype(np.uint8)
         for number in range(clip.num_frames)
