@@ -5,6 +5,7 @@ import dataclasses
 import logging
 import signal
 import warnings
+from pathlib import Path
 from typing import Any
 
 from manifests.command import (
@@ -21,11 +22,13 @@ from manifests.description import read_description
 from manifests.errors import Interrupted, UsageError
 from manifests.machine import available_memory, format_bytes, usable_processors
 from manifests.recipe import load_recipe, recipe_with_overrides
+from manifests.sources import SourceList, read_sources
 from manifests.wording import count
 from train import __version__
 from train.metrics import Accuracy
 from train.recipe import RECIPES, TrainRecipe, recipe_file
 from train.slots import num_slots
+from train.videos import DECODERS, Videos, open_videos, subset_names
 
 _TRAINING_SUBSETS = ("train", "train01")
 _VALIDATION_SUBSETS = ("val", "validation", "valid", "test01", "test")
@@ -42,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     fitting = add_command(commands, "fit", _fit, "train a model, or go on with a run that was stopped")
-    fitting.add_argument("--data", type=path_argument, required=True, metavar="OUT", help="a prepared dataset")
+    _add_data(fitting)
     fitting.add_argument(
         "--recipe", required=True, metavar="NAME|FILE", help=f"one of {', '.join(RECIPES)}, or a TOML file"
     )
@@ -67,7 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="RUN|CHECKPOINT",
         help="a run folder (its best checkpoint) or a file",
     )
-    evaluating.add_argument("--data", type=path_argument, required=True, metavar="OUT", help="a prepared dataset")
+    _add_data(evaluating)
     evaluating.add_argument("--subset", required=True, metavar="S", help="the subset to score")
     evaluating.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override views.*, loader.* or run.* keys"
@@ -75,9 +78,23 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        type=path_argument,
+        required=True,
+        metavar="OUT|sources.parquet",
+        help="a prepared dataset, or a source list, whose videos are decoded on the fly",
+    )
+    parser.add_argument(
+        "--decoder", choices=("auto", *DECODERS), help="of videos on the fly (default: auto, which is pyav)"
+    )
+
+
 def _fit(arguments: argparse.Namespace) -> int:
     recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), arguments.set)
-    subsets = read_description(arguments.data).subsets
+    source_list = _source_list(arguments)
+    subsets = subset_names(source_list) if source_list else list(read_description(arguments.data).subsets)
     train_subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
     val_subset = arguments.val_subset or _first_of(_VALIDATION_SUBSETS, subsets, "--val-subset")
     _require_paddle()
@@ -88,8 +105,9 @@ def _fit(arguments: argparse.Namespace) -> int:
 
     num_workers, num_threads = _prepare_loading(recipe)
 
-    training = ClipDataset(arguments.data, train_subset, recipe, training=True)
-    validation = ClipDataset(arguments.data, val_subset, recipe, training=False)
+    data = _open_data(arguments, source_list, [train_subset, val_subset])
+    training = ClipDataset(data, train_subset, recipe, training=True)
+    validation = ClipDataset(data, val_subset, recipe, training=False)
     set_cpu_threads(num_threads)
     say(
         arguments,
@@ -116,16 +134,56 @@ def _fit(arguments: argparse.Namespace) -> int:
         "clips_per_s": round(fitted.clips_per_s, 1),
         **dataclasses.asdict(fitted.accuracy),
     }
+    if isinstance(data, Videos):
+        table |= {
+            "decoder": data.decoder,
+            "clips_decoded": fitted.num_clips,
+            "clips_decoded_forward": fitted.num_forward,
+            "videos_failed": data.failed(),
+        }
     rate = f", {fitted.clips_per_s:.0f} clips/s" if fitted.clips_per_s else ", complete already"
     lines = [
         f"{arguments.out}: {fitted.state.step:,} steps in {fitted.state.epoch} epochs{rate}",
         f"{val_subset} after the last epoch: {_accuracy_text(fitted.accuracy)}",
     ]
+    if isinstance(data, Videos):
+        lines.append(
+            f"{data.decoder} gave {fitted.num_clips:,} clips, {fitted.num_forward:,} of them by decoding from the "
+            "beginning of the video, since index access cannot be trusted there"
+        )
     print_result(arguments, table, lines)
     return 0
 
 
-def _first_of(names: tuple[str, ...], subsets: dict[str, int], flag: str) -> str:
+def _source_list(arguments: argparse.Namespace) -> SourceList | None:
+    """The source list of --data; None where that is no file. Raises UsageError, DamagedError."""
+    if arguments.data.is_file():
+        return read_sources(arguments.data)
+    if arguments.decoder:
+        raise UsageError(
+            f"{arguments.data} is no source list: --decoder goes with --data sources.parquet, which prep scan writes"
+        )
+    return None
+
+
+def _open_data(arguments: argparse.Namespace, source_list: SourceList | None, wanted: list[str]) -> Path | Videos:
+    """What ClipDataset reads."""
+    if source_list is None:
+        data: Path = arguments.data
+        return data
+    videos = open_videos(
+        arguments.data,
+        source_list,
+        arguments.decoder or "auto",
+        wanted,
+        num_threads=usable_processors().count,
+        quiet=arguments.quiet,
+    )
+    say(arguments, videos.summary())
+    return videos
+
+
+def _first_of(names: tuple[str, ...], subsets: list[str], flag: str) -> str:
     for name in names:
         if name in subsets:
             return name
@@ -189,12 +247,15 @@ def _eval(arguments: argparse.Namespace) -> int:
     from train.loop import restore
     from train.models import build_model
 
-    read_description(arguments.data)  # before a checkpoint is unpickled
+    source_list = _source_list(arguments)
+    if source_list is None:
+        read_description(arguments.data)  # before a checkpoint is unpickled
     path = find_checkpoint(arguments.run_or_checkpoint)
     checkpoint = load_checkpoint(path)
     recipe = _with_overrides(checkpoint.state.recipe, arguments.set)
     num_workers, num_threads = _prepare_loading(recipe)
-    dataset = ClipDataset(arguments.data, arguments.subset, recipe, training=False)
+    data = _open_data(arguments, source_list, [arguments.subset])
+    dataset = ClipDataset(data, arguments.subset, recipe, training=False)
     require_same_classes(checkpoint.state, dataset.classes_sha256, path, arguments.data)
     set_cpu_threads(num_threads)
     model = build_model(recipe.model.name, len(dataset.classes), recipe.model.dropout)

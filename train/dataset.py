@@ -1,4 +1,5 @@
 """Clips of a prepared dataset: sample indices, read only those frames, plan the crop, decode no more than it needs.
+Or straight from videos (train.videos), with the same draws.
 
 Arrays: clip_THWC uint8 RGB in [0, 255]; mirrored_K int64 labels.
 """
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from manifests.command import is_debugging
 from manifests.dataset import open_dataset
+from manifests.description import hash_classes
 from manifests.errors import DamagedError, Error, UsageError
 from train.clips import training_clip, view_clips
 from train.recipe import TrainRecipe, flip_pairs
@@ -30,8 +32,9 @@ from train.transforms.crops import (
     random_resized_box,
     view_plans,
 )
-from train.transforms.decode import BadJpeg, Pixels, decode_scale, frame_size, render, snapped
+from train.transforms.decode import BadJpeg, Pixels, decode_scale, frame_size, render, render_pictures, snapped
 from train.transforms.rand_augment import rand_augment
+from train.videos import Videos
 
 
 @dataclass(frozen=True)
@@ -53,23 +56,28 @@ class BadSample:
 
 class ClipDataset:
     """The ok videos of a subset as clips. `training` draws frames and crops; else they are those of the item's view.
+    `data` is the folder of a prepared dataset, or videos.
 
     Picklable and safe to share with forked workers. Raises what `open_dataset` raises, and UsageError for a subset
     that is not there or has no ok video, a label that is unknown, or a class of clip.flip_classes that is not there.
     """
 
-    def __init__(self, folder: Path, subset: str, recipe: TrainRecipe, *, training: bool) -> None:
+    def __init__(self, data: Path | Videos, subset: str, recipe: TrainRecipe, *, training: bool) -> None:
         cv2.setNumThreads(1)  # processes are the parallelism, and threads do not survive a fork
-        self._dataset = open_dataset(folder)
+        self._dataset = data if isinstance(data, Videos) else open_dataset(data)
+        folder = self._dataset.folder
         self._rows = self._dataset.rows(subset)
         self._training = training
         self._recipe = recipe
         self._mirrored_K = _mirrored_labels(recipe.clip.flip_classes, self._dataset.classes)
+        if recipe.clip.target_fps and not isinstance(self._dataset, Videos):  # here, so that forked workers share it
+            self._durations_s = self._dataset.columns(["duration_s"]).column(0).fill_null(0).to_numpy()
+        self.is_on_the_fly = isinstance(self._dataset, Videos)
         self.num_views = 1 if training else recipe.views.count
         self.folder = folder
         self.subset = subset
         self.classes = self._dataset.classes
-        self.classes_sha256 = self._dataset.description.classes_sha256
+        self.classes_sha256 = hash_classes(self.classes)
         if len(self._rows) == 0:
             raise UsageError(f"subset {subset!r} of {folder} has no ok video")
         unlabelled = self._dataset.labels[self._rows] < 0
@@ -83,10 +91,27 @@ class ClipDataset:
         return len(self._rows)
 
     def content_sha256(self) -> str:
-        """SHA-256 over videos, labels and frames, in order: equal for both stores of the same frames."""
-        table = self._dataset.columns(["video_id", "label", "content_crc32"]).take(self._rows)
-        text = "\n".join(f"{row['video_id']} {row['label']} {row['content_crc32']}" for row in table.to_pylist())
-        return hashlib.sha256(text.encode()).hexdigest()
+        """SHA-256 over videos, labels and frames, in order: equal for both stores of the same frames. Of videos, over
+        the decoder, sizes of files and numbers of frames."""
+        names = ["video_id", "label", "content_crc32"]
+        if isinstance(self._dataset, Videos):
+            lines = [self._dataset.decoder]
+            videos = [self._dataset.video(int(row)) for row in self._rows]
+            lines += [
+                f"{video['video_id']} {video['label']} {video['num_frames']} {video['source_bytes']}"
+                for video in videos
+            ]
+        else:
+            table = self._dataset.columns(names).take(self._rows)
+            lines = [" ".join(str(row[name]) for name in names) for row in table.to_pylist()]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def num_forward(self, indices_N: npt.NDArray[np.int64]) -> int:
+        """How many of these samples come of videos that are decoded from their beginning, for want of a trusted index
+        access."""
+        if not isinstance(self._dataset, Videos):
+            return 0
+        return int(self._dataset.is_forward[self._rows[indices_N]].sum())
 
     def video_id(self, index: int) -> str:
         name: str = self._dataset.video(int(self._rows[index]))["video_id"]
@@ -109,16 +134,14 @@ class ClipDataset:
         rng = np.random.default_rng([self._recipe.run.seed, item.epoch, 1 + item.index])  # 0 is the order of the epoch
         indices = self._draw_indices(row, item, rng)
         distinct = sorted(set(indices))
-        jpegs = self._dataset.read_frames(row, distinct)
         label = int(self._dataset.labels[row])
-        try:
-            width, height = _size_of_first(jpegs)
+        if isinstance(self._dataset, Videos):
+            pictures = self._dataset.read_frames(row, distinct)
+            height, width, _ = pictures[0].shape
             plan = self._draw_plan(width, height, item, rng)
-            scale = decode_scale(plan, self._recipe.clip.max_enlargement)
-            (clip_THWC,) = render(jpegs, [snapped(plan, scale, width, height)], scale)
-        except BadJpeg as error:
-            another = f" than frame {distinct[0]}" if error.is_size else ""
-            raise self._bad_frame(row, distinct[error.position], f"{error}{another}") from error
+            clip_THWC = render_pictures(pictures, plan)
+        else:
+            plan, clip_THWC = self._decode(row, distinct, self._dataset.read_frames(row, distinct), item, rng)
         if len(distinct) < len(indices):
             clip_THWC = clip_THWC[np.searchsorted(distinct, indices)]
         if self._training:
@@ -126,6 +149,20 @@ class ClipDataset:
                 label = int(self._mirrored_K[label])
             clip_THWC = self._augmented(clip_THWC, rng)
         return Sample(clip_THWC, label, item.index)
+
+    def _decode(
+        self, row: int, numbers: list[int], jpegs: list[bytes], item: Item, rng: np.random.Generator
+    ) -> tuple[Plan, Pixels]:
+        """Draw the plan, and clip_THWC of the JPEGs of these frames."""
+        try:
+            width, height = _size_of_first(jpegs)
+            plan = self._draw_plan(width, height, item, rng)
+            scale = decode_scale(plan, self._recipe.clip.max_enlargement)
+            (clip_THWC,) = render(jpegs, [snapped(plan, scale, width, height)], scale)
+        except BadJpeg as error:
+            another = f" than frame {numbers[0]}" if error.is_size else ""
+            raise self._bad_frame(row, numbers[error.position], f"{error}{another}") from error
+        return plan, clip_THWC
 
     def _draw_indices(self, row: int, item: Item, rng: np.random.Generator) -> list[int]:
         clip, views = self._recipe.clip, self._recipe.views
@@ -143,8 +180,10 @@ class ClipDataset:
 
     def _stored_fps(self, row: int, unknown: float) -> float:
         """Stored frames a second; `unknown` for a video without times."""
-        duration_s = self._dataset.manifest["duration_s"][row].as_py()
-        return float(self._dataset.num_frames[row]) / duration_s if duration_s else unknown
+        if isinstance(self._dataset, Videos):
+            return self._dataset.video(row)["fps"] or unknown
+        duration_s = self._durations_s[row]
+        return float(self._dataset.num_frames[row]) / duration_s if duration_s > 0 else unknown
 
     def _draw_plan(self, width: int, height: int, item: Item, rng: np.random.Generator) -> Plan:
         clip, views = self._recipe.clip, self._recipe.views

@@ -52,11 +52,17 @@ LOCK = "lock"
 
 @dataclass(frozen=True)
 class Fitted:
-    """How a run ended. `accuracy` is that of the last evaluation; clips_per_s counts training steps only."""
+    """How a run ended. `accuracy` is that of the last evaluation; clips_per_s counts training steps only.
+
+    num_clips: clips of training and evaluation in this run; num_forward: those of them that were decoded from the
+    beginning of their video (see ClipDataset.num_forward).
+    """
 
     state: State
     accuracy: Accuracy
     clips_per_s: float
+    num_clips: int
+    num_forward: int
 
 
 def fit(
@@ -189,6 +195,9 @@ def _train(
     num_steps = steps_per_epoch * settings.num_epochs
     accuracy: Accuracy | None = None
     num_clips, training_s = 0, 0.0
+    num_forward = num_forward_logged = num_evaluated = 0
+    num_views = validation.num_views * len(validation)
+    num_views_forward = validation.num_views * validation.num_forward(np.arange(len(validation)))
 
     def save(name: str) -> None:
         if not all(bool(paddle.isfinite(weights).all()) for weights in model.parameters()):
@@ -253,6 +262,7 @@ def _train(
                     )
                 done_s = time.monotonic()
                 num_clips += len(batch.labels_N)
+                num_forward += training.num_forward(batch.indices_N)
                 training_s += done_s - asked_s
                 if state.step % recipe.run.log_every_steps == 0 or state.step == num_steps:
                     metrics.write(
@@ -263,7 +273,9 @@ def _train(
                         learning_rate=rate,
                         clips_per_s=round(len(batch.labels_N) / (done_s - asked_s), 1),
                         data_wait_share=round((got_s - asked_s) / (done_s - asked_s), 3),
+                        **({"clips_forward": num_forward - num_forward_logged} if training.is_on_the_fly else {}),
                     )
+                    num_forward_logged = num_forward
                     bar.set_postfix_str(f"loss {value:.3f}, {num_clips / training_s:.0f} clips/s", refresh=False)
                 bar.update()
 
@@ -284,7 +296,9 @@ def _train(
                 raise Interrupted(f"interrupted after step {state.step} of {num_steps}, which is saved")
             assert accuracy is not None
             state = replace(state, epoch=state.epoch + 1, step_in_epoch=0)
-            metrics.write(kind="eval", step=state.step, epoch=state.epoch, **dataclasses.asdict(accuracy))
+            num_evaluated += 1
+            forward = {"clips_forward": num_views_forward} if validation.is_on_the_fly else {}
+            metrics.write(kind="eval", step=state.step, epoch=state.epoch, **dataclasses.asdict(accuracy), **forward)
             is_best = state.best_top1 is None or accuracy.top1 > state.best_top1
             state = replace(state, best_top1=accuracy.top1 if is_best else state.best_top1)
             if is_best:
@@ -294,7 +308,14 @@ def _train(
     if accuracy is None:  # the run was complete already
         with Loader([validation], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader:
             accuracy = evaluate(model, validation, recipe, loader, quiet=True)
-    return Fitted(state, accuracy, num_clips / training_s if training_s else 0.0)
+        num_evaluated += 1
+    return Fitted(
+        state,
+        accuracy,
+        num_clips / training_s if training_s else 0.0,
+        num_clips + num_evaluated * num_views,
+        num_forward + num_evaluated * num_views_forward,
+    )
 
 
 def _step_seed(seed: int, step: int) -> int:

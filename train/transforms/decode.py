@@ -102,6 +102,14 @@ def render(jpegs: Sequence[bytes], plans: Sequence[Plan], scale: int = 1) -> lis
     return clips
 
 
+def render_pictures(pictures: Sequence[Pixels], plan: Plan) -> Pixels:
+    """clip_THWC of the plan from frame_HWC of full size."""
+    clip_THWC = np.empty((len(pictures), plan.height, plan.width, 3), np.uint8)
+    for frame_HWC, out_HWC in zip(pictures, clip_THWC, strict=True):
+        _take(frame_HWC, (frame_HWC.shape[1], frame_HWC.shape[0]), plan, out_HWC)
+    return clip_THWC
+
+
 def _decode(jpeg: bytes, size: tuple[int, int], scale: int, buffer: Pixels) -> Pixels:
     width, height = size
     smallest = {} if scale == 1 else {"min_height": -(-height // scale), "min_width": -(-width // scale)}
