@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import importlib
 import logging
 import signal
 import warnings
@@ -25,6 +26,8 @@ from manifests.recipe import load_recipe, recipe_with_overrides
 from manifests.sources import SourceList, read_sources
 from manifests.wording import count
 from train import __version__
+from train.bench import TABLES
+from train.memory import keep_freed_memory
 from train.metrics import Accuracy
 from train.recipe import RECIPES, TrainRecipe, recipe_file
 from train.slots import num_slots
@@ -75,7 +78,36 @@ def build_parser() -> argparse.ArgumentParser:
     evaluating.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override views.*, loader.* or run.* keys"
     )
+
+    bench = add_command(commands, "bench", _bench, "measure on this machine: " + ", ".join(TABLES))
+    bench.add_argument(
+        "table",
+        choices=TABLES,
+        metavar="TABLE",
+        help="formats: video, frame folders, shards; decoders: a clip straight from a video; workers: clips/s by data "
+        "workers; loader: each stage, the bottleneck, how many workers",
+    )
+    bench.add_argument(
+        "--data",
+        type=path_argument,
+        metavar="OUT|sources.parquet|DIR",
+        help="a prepared dataset, or a source list or folder of videos, some of which are prepared for the purpose",
+    )
+    bench.add_argument("--recipe", metavar="NAME|FILE", help="whose clips and model (default: that of no recipe)")
+    bench.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a recipe key; may be repeated"
+    )
+    bench.add_argument("--workers", metavar="N,N", help="workers: numbers of them (default: 0, 1, 2, 4, ...)")
+    bench.add_argument("--seconds", type=float, default=120, metavar="S", help="about so long (default: 120)")
     return parser
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    if arguments.data is None:
+        raise UsageError(f"train bench {arguments.table} needs --data OUT, or videos: a source list or a folder")
+    _require_paddle()
+    exit_code: int = importlib.import_module(f"train.bench.{arguments.table}").run(arguments)
+    return exit_code
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
@@ -196,6 +228,7 @@ def _prepare_loading(recipe: TrainRecipe) -> tuple[int, int]:
     """Data workers and computing threads, once there is memory for their batches. Raises UsageError."""
     num_workers, num_threads = _share_processors(recipe)
     require_memory(recipe, num_workers)
+    keep_freed_memory()
     return num_workers, num_threads
 
 

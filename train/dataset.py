@@ -32,7 +32,15 @@ from train.transforms.crops import (
     random_resized_box,
     view_plans,
 )
-from train.transforms.decode import BadJpeg, Pixels, decode_scale, frame_size, render, render_pictures, snapped
+from train.transforms.decode import (
+    BadJpeg,
+    Pixels,
+    decode_scale,
+    frame_size,
+    render,
+    render_pictures,
+    snapped,
+)
 from train.transforms.rand_augment import rand_augment
 from train.videos import Videos
 
@@ -131,7 +139,7 @@ class ClipDataset:
 
     def _sample(self, item: Item) -> Sample:
         row = int(self._rows[item.index])
-        rng = np.random.default_rng([self._recipe.run.seed, item.epoch, 1 + item.index])  # 0 is the order of the epoch
+        rng = self._rng(item)
         indices = self._draw_indices(row, item, rng)
         distinct = sorted(set(indices))
         label = int(self._dataset.labels[row])
@@ -149,6 +157,14 @@ class ClipDataset:
                 label = int(self._mirrored_K[label])
             clip_THWC = self._augmented(clip_THWC, rng)
         return Sample(clip_THWC, label, item.index)
+
+    def frames_of(self, item: Item) -> tuple[int, list[int]]:
+        """The row of a sample, and the numbers of the frames that are read for it, ascending."""
+        row = int(self._rows[item.index])
+        return row, sorted(set(self._draw_indices(row, item, self._rng(item))))
+
+    def _rng(self, item: Item) -> np.random.Generator:
+        return np.random.default_rng([self._recipe.run.seed, item.epoch, 1 + item.index])  # 0: the order of the epoch
 
     def _decode(
         self, row: int, numbers: list[int], jpegs: list[bytes], item: Item, rng: np.random.Generator

@@ -67,6 +67,7 @@ class Videos:
             "label": source.label,
             "num_frames": index.num_frames if index else 0,
             "fps": index.fps if index else None,
+            "rotation_deg": index.orientation.rotation_deg if index else 0,
         }
 
     def read_frames(self, row: int, numbers: Sequence[int]) -> list[npt.NDArray[np.uint8]]:
