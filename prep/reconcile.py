@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 from manifests.records import Source
+from manifests.table import table_lines
 from manifests.windows import file_of
 from manifests.wording import count, quote, quote_some
 from prep.datasets import Scan
 from prep.datasets.label_text import label_key
-from prep.table import table_lines
 
 NO_SUBSET = "(none)"
 """The row of the videos in no subset."""
