@@ -225,7 +225,9 @@ class ClipDataset:
         jitter = ColourJitter(augment.brightness, augment.contrast, augment.saturation, augment.hue)
         if jitter:
             clip_THWC = jitter_colours(clip_THWC, jitter, rng)
-        return rand_augment(clip_THWC, augment.rand_operations, augment.rand_magnitude, rng)
+        if augment.rand_operations:
+            clip_THWC = rand_augment(clip_THWC, augment.rand_operations, augment.rand_magnitude, rng)
+        return clip_THWC
 
     def _bad_frame(self, row: int, index: int, problem: str) -> DamagedError:
         video = self._dataset.video(row)

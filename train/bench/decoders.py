@@ -81,10 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
     }
     lines = [
         table["machine"],
-        f"{count(len(common), 'video')} that every decoder can read of {count(len(source_list.sources), 'video')}; "
-        f"{recipe.clip.num_frames} frames for a clip; one thread; medians of rounds in turn",
+        f"{recipe.clip.num_frames} frames for a clip; one thread; medians of rounds in turn, over the "
+        f"{count(len(common), 'video')} of {len(source_list.sources)} that every row can read",
         "",
-        *table_lines(["", "ms/clip", f"x {_BASELINE.partition(',')[0]}", "right frames"], list(map(_cells, rows))),
+        *table_lines(
+            ["", "ms/clip", f"x {_BASELINE.partition(',')[0]}", "right frames", "videos"], list(map(_cells, rows))
+        ),
         "",
         *notes,
     ]
@@ -148,9 +150,10 @@ def _row(
         "row": name,
         "clip_s": seconds(name),
         "x_opencv": seconds(_BASELINE) / seconds(name) if _BASELINE in tried else None,
-        "num_asked": sum(tried[name][video].num_asked for video in common),
-        "num_wrong": sum(tried[name][video].num_wrong for video in common),
-        "wrong": {video: tried[name][video].num_wrong for video in common if tried[name][video].num_wrong},
+        "num_videos": len(tried[name]),
+        "num_asked": sum(found.num_asked for found in tried[name].values()),
+        "num_wrong": sum(found.num_wrong for found in tried[name].values()),
+        "wrong": {video: found.num_wrong for video, found in tried[name].items() if found.num_wrong},
         "num_rounds": min(len(samples[f"{name}: {video}"].seconds) for video in common),
     }
 
@@ -158,4 +161,4 @@ def _row(
 def _cells(row: dict[str, Any]) -> list[str]:
     times = "-" if row["x_opencv"] is None else f"{row['x_opencv']:.2f}"
     right = f"{row['num_asked'] - row['num_wrong']:,} of {row['num_asked']:,}"
-    return [row["row"], f"{row['clip_s'] * 1000:.1f}", times, right]
+    return [row["row"], f"{row['clip_s'] * 1000:.1f}", times, right, str(row["num_videos"])]
