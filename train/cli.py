@@ -148,7 +148,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     if isinstance(data, Videos):
         lines.append(
             f"{data.decoder} gave {fitted.num_clips:,} clips, {fitted.num_forward:,} of them by decoding from the "
-            "beginning of the video, since index access cannot be trusted there"
+            "beginning of the video: no index access can be trusted there"
         )
     print_result(arguments, table, lines)
     return 0

@@ -158,7 +158,7 @@ def _begin_or_resume(
         if dataset.content_sha256() != sha256:
             raise UsageError(
                 f"{run} was begun with other videos than subset {dataset.subset!r} of {dataset.folder} has: "
-                "give it the same data and subsets, or another --out"
+                f"give it the same data{', decoder' if dataset.is_on_the_fly else ''} and subsets, or another --out"
             )
     restore(model, checkpoint.model, last)
     optimizer.set_state_dict(checkpoint.optimizer)

@@ -101,10 +101,9 @@ class Videos:
     def summary(self) -> str:
         """What was found, in one line."""
         failed, num_ok, num_forward = self.failed(), int(self.is_ok.sum()), int(self.is_forward.sum())
-        text = (
-            f"{count(num_ok, 'video')} decoded on the fly by {self.decoder}, {num_forward:,} of them from their "
-            "beginning for every clip, since index access cannot be trusted there"
-        )
+        text = f"{count(num_ok, 'video')} decoded on the fly by {self.decoder}"
+        if num_forward:
+            text += f", {num_forward:,} of them from the beginning for every clip: no index access can be trusted there"
         if failed:
             named = [f"{video_id} ({why})" for video_id, why in list(failed.items())[:_MAX_NAMED]]
             more = ["..."] if len(failed) > _MAX_NAMED else []
