@@ -69,6 +69,15 @@ class Videos:
             "fps": index.fps if index else None,
         }
 
+    def path(self, row: int) -> Path:
+        return self._list.path_of(self._list.sources[row])
+
+    def size(self, row: int) -> tuple[int, int]:
+        """(width, height) of its pictures."""
+        index = self._index(row)
+        assert index is not None, "not a row that `rows` gives"
+        return index.width, index.height
+
     def read_frames(self, row: int, numbers: Sequence[int]) -> list[npt.NDArray[np.uint8]]:
         """picture_HWC of the frames of these numbers (0-based), which ascend.
 
@@ -79,7 +88,7 @@ class Videos:
         from prep.index_file import stamp_of
 
         source = self._list.sources[row]
-        path = self._list.path_of(source)
+        path = self.path(row)
         try:
             if stamp_of(path) != self._counted[source.source].stamp:
                 raise DamagedError(f"{path} changed since its frames were counted: run the same command again")
