@@ -5,8 +5,9 @@ import dataclasses
 import logging
 import signal
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manifests.command import (
     add_command,
@@ -28,6 +29,10 @@ from train import __version__
 from train.metrics import Accuracy
 from train.recipe import RECIPES, TrainRecipe, recipe_file
 from train.videos import DECODERS, Videos, open_videos, subset_names
+
+if TYPE_CHECKING:
+    from train.dataset import ClipDataset
+    from train.loader import Batch
 
 _TRAINING_SUBSETS = ("train", "train01")
 _VALIDATION_SUBSETS = ("val", "validation", "valid", "test01", "test")
@@ -88,6 +93,12 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--decoder", choices=("auto", *DECODERS), help="of videos on the fly (default: auto, which is pyav)"
     )
+    parser.add_argument(
+        "--loader",
+        choices=("paddle", "dali"),
+        default="paddle",
+        help="worker processes with libjpeg-turbo, or threads of NVIDIA DALI (default: paddle)",
+    )
 
 
 def _fit(arguments: argparse.Namespace) -> int:
@@ -107,6 +118,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     data = _open_data(arguments, source_list, [train_subset, val_subset])
     training = ClipDataset(data, train_subset, recipe, training=True)
     validation = ClipDataset(data, val_subset, recipe, training=False)
+    load = _loader(arguments, training, validation)
     set_cpu_threads(num_threads)
     say(
         arguments,
@@ -122,6 +134,8 @@ def _fit(arguments: argparse.Namespace) -> int:
             num_workers=num_workers,
             resume=arguments.resume == "auto",
             quiet=arguments.quiet,
+            load=load,
+            loader=arguments.loader,
         )
     except (KeyboardInterrupt, Interrupted) as error:
         raise Interrupted(f"{str(error) or 'interrupted'}; {resume_hint()}") from None
@@ -182,6 +196,19 @@ def _open_data(arguments: argparse.Namespace, source_list: SourceList | None, wa
     return videos
 
 
+def _loader(arguments: argparse.Namespace, *datasets: "ClipDataset") -> "Callable[..., Iterator[Batch]]":
+    """What makes batches. Raises UsageError where --loader cannot."""
+    if arguments.loader == "paddle":
+        from train.loader import load
+
+        return load
+    from train.dali import load_dali, require_dali
+
+    for dataset in datasets:
+        require_dali(dataset)
+    return load_dali
+
+
 def _first_of(names: tuple[str, ...], subsets: list[str], flag: str) -> str:
     for name in names:
         if name in subsets:
@@ -199,7 +226,7 @@ def _prepare_loading(arguments: argparse.Namespace, recipe: TrainRecipe) -> tupl
     if num_removed:
         say(arguments, f"removed {count(num_removed, 'shared-memory segment')} that a killed run left")
     num_workers, num_threads = _share_processors(recipe)
-    require_shared_memory(recipe, num_workers)
+    require_shared_memory(recipe, num_workers if arguments.loader == "paddle" else 0)
     return num_workers, num_threads
 
 
@@ -260,11 +287,12 @@ def _eval(arguments: argparse.Namespace) -> int:
     num_workers, num_threads = _prepare_loading(arguments, recipe)
     data = _open_data(arguments, source_list, [arguments.subset])
     dataset = ClipDataset(data, arguments.subset, recipe, training=False)
+    load = _loader(arguments, dataset)
     require_same_classes(checkpoint.state, dataset.classes_sha256, path, arguments.data)
     set_cpu_threads(num_threads)
     model = build_model(recipe.model.name, len(dataset.classes), recipe.model.dropout)
     restore(model, checkpoint.model, path)
-    accuracy = evaluate(model, dataset, recipe, num_workers=num_workers, quiet=arguments.quiet)
+    accuracy = evaluate(model, dataset, recipe, num_workers=num_workers, quiet=arguments.quiet, load=load)
     table: dict[str, Any] = {
         "checkpoint": str(path),
         "subset": arguments.subset,

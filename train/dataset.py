@@ -120,6 +120,14 @@ class ClipDataset:
             lines = [" ".join(str(row[name]) for name in names) for row in table.to_pylist()]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
+    @property
+    def has_augmentation(self) -> bool:
+        """Whether the pixels of training clips are changed after they are cut and scaled."""
+        augment = self._recipe.augment
+        return self._training and bool(
+            augment.brightness or augment.contrast or augment.saturation or augment.hue or augment.rand_operations
+        )
+
     def num_forward(self, indices_N: npt.NDArray[np.int64]) -> int:
         """How many of these samples come of videos that are decoded from their beginning, for want of a trusted index
         access."""

@@ -3,6 +3,8 @@
 Arrays: scores_NK float32 (softmax), labels_N int64.
 """
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import numpy.typing as npt
 import paddle
@@ -11,22 +13,37 @@ from tqdm import tqdm
 
 from train.dataset import ClipDataset
 from train.device import normalise
-from train.loader import load
+from train.loader import Batch, load
 from train.metrics import Accuracy, measure_accuracy
 from train.recipe import TrainRecipe
 from train.sampler import evaluation_batches
 
+Load = Callable[..., Iterator[Batch]]
+"""`train.loader.load`, or another function of its signature."""
+
 
 def evaluate(
-    model: paddle.nn.Layer, dataset: ClipDataset, recipe: TrainRecipe, *, num_workers: int, quiet: bool
+    model: paddle.nn.Layer,
+    dataset: ClipDataset,
+    recipe: TrainRecipe,
+    *,
+    num_workers: int,
+    quiet: bool,
+    load: Load = load,
 ) -> Accuracy:
     """Accuracy of the mean score over the views of each video. Raises what `load` raises."""
-    scores_NK, labels_N = score(model, dataset, recipe, num_workers=num_workers, quiet=quiet)
+    scores_NK, labels_N = score(model, dataset, recipe, num_workers=num_workers, quiet=quiet, load=load)
     return measure_accuracy(scores_NK, labels_N)
 
 
 def score(
-    model: paddle.nn.Layer, dataset: ClipDataset, recipe: TrainRecipe, *, num_workers: int, quiet: bool
+    model: paddle.nn.Layer,
+    dataset: ClipDataset,
+    recipe: TrainRecipe,
+    *,
+    num_workers: int,
+    quiet: bool,
+    load: Load = load,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     num_views = dataset.num_views
     batches = list(

@@ -37,7 +37,7 @@ from train.checkpoint import (
 )
 from train.dataset import ClipDataset
 from train.device import normalise
-from train.evaluate import evaluate
+from train.evaluate import Load, evaluate
 from train.loader import Batch, load
 from train.metrics import Accuracy
 from train.mixing import mix
@@ -74,8 +74,10 @@ def fit(
     num_workers: int,
     resume: bool,
     quiet: bool,
+    load: Load = load,
+    loader: str = "paddle",
 ) -> Fitted:
-    """Train into the folder `run`, or go on there.
+    """Train into the folder `run`, or go on there. `load` makes the batches, and `loader` is its name.
 
     Raises UsageError where `run` holds something else or another recipe, DamagedError where classes or a checkpoint do
     not match or a frame cannot be read, StoreError where the disk refuses or another run is at work there, Interrupted
@@ -89,8 +91,19 @@ def fit(
         paddle.seed(recipe.run.seed)
         model = build_model(recipe.model.name, len(training.classes), recipe.model.dropout)
         optimizer = _build_optimizer(recipe, model)
-        state = _begin_or_resume(recipe, training, validation, run, model, optimizer, resume=resume)
-        return _train(recipe, training, validation, run, model, optimizer, state, num_workers=num_workers, quiet=quiet)
+        state = _begin_or_resume(recipe, training, validation, run, model, optimizer, resume=resume, loader=loader)
+        return _train(
+            recipe,
+            training,
+            validation,
+            run,
+            model,
+            optimizer,
+            state,
+            num_workers=num_workers,
+            quiet=quiet,
+            load=load,
+        )
 
 
 def _require_run(run: Path) -> None:
@@ -129,6 +142,7 @@ def _begin_or_resume(
     optimizer: paddle.optimizer.Optimizer,
     *,
     resume: bool,
+    loader: str,
 ) -> State:
     last = run / LAST
     if not last.exists():
@@ -143,6 +157,7 @@ def _begin_or_resume(
             classes_sha256=training.classes_sha256,
             training_sha256=training.content_sha256(),
             validation_sha256=validation.content_sha256(),
+            loader=loader,
         )
     if not resume:
         raise UsageError(f"{run} holds a run already; choose another --out or --resume auto")
@@ -153,6 +168,8 @@ def _begin_or_resume(
     differing = [f"{key} {before[key]!r}, not {now[key]!r}" for key in now if before[key] != now[key]]
     if differing:
         raise UsageError(f"{run} was begun with {'; '.join(differing)}: use the same recipe or another --out")
+    if state.loader != loader:
+        raise UsageError(f"{run} was begun with --loader {state.loader}: use the same or another --out")
     require_same_classes(state, training.classes_sha256, last, training.folder)
     for dataset, sha256 in ((training, state.training_sha256), (validation, state.validation_sha256)):
         if dataset.content_sha256() != sha256:
@@ -184,6 +201,7 @@ def _train(
     *,
     num_workers: int,
     quiet: bool,
+    load: Load,
 ) -> Fitted:
     settings = recipe.optimizer
     steps_per_epoch = len(training) // settings.batch_size
@@ -290,7 +308,7 @@ def _train(
             # The epoch is complete: evaluate, keep the best. A run that stops in the evaluation begins it anew.
             if not stop.is_asked:
                 with stop.at_once():
-                    accuracy = evaluate(model, validation, recipe, num_workers=num_workers, quiet=True)
+                    accuracy = evaluate(model, validation, recipe, num_workers=num_workers, quiet=True, load=load)
             if stop.is_asked:
                 save(LAST)
                 raise Interrupted(f"interrupted after step {state.step} of {num_steps}, which is saved")
@@ -306,7 +324,7 @@ def _train(
             save(LAST)
             saved_s = time.monotonic()
     if accuracy is None:  # the run was complete already
-        accuracy = evaluate(model, validation, recipe, num_workers=num_workers, quiet=True)
+        accuracy = evaluate(model, validation, recipe, num_workers=num_workers, quiet=True, load=load)
         num_evaluated += 1
     return Fitted(
         state,
