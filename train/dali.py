@@ -45,11 +45,12 @@ def require_dali(dataset: ClipDataset) -> None:
         return
     if gpu() is None:
         raise UsageError("--loader dali decodes videos on a GPU only: prepare them, or use --loader paddle")
-    num_forward = dataset.num_forward(np.arange(len(dataset)))
-    if num_forward:
+    num_forward, num_turned = dataset.num_forward(np.arange(len(dataset))), dataset.num_turned()
+    if num_forward or num_turned:
         raise UsageError(
             f"--loader dali reads frames of videos by index, which cannot be trusted for {num_forward} videos of "
-            f"subset {dataset.subset!r}: prepare them, or use --loader paddle"
+            f"subset {dataset.subset!r}, and does not turn them, which {num_turned} need: prepare them, or use "
+            "--loader paddle"
         )
 
 

@@ -104,6 +104,10 @@ class ClipDataset:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def num_turned(self) -> int:
+        """How many videos are not shown as they are coded."""
+        return int((~self._dataset.is_upright[self._rows]).sum()) if isinstance(self._dataset, Videos) else 0
+
     def content_sha256(self) -> str:
         """SHA-256 over videos, labels and frames, in order: equal for both stores of the same frames. Of videos, over
         the decoder, sizes of files and numbers of frames."""

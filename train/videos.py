@@ -4,8 +4,8 @@ The only file of the data path that knows `prep`: what its decoders can be trust
 decoded once to count their frames, which is remembered beside the source list; what an extraction would not take is
 left out, and counted.
 
-Arrays: picture_HWC uint8 RGB in [0, 255], upright, in native size; labels int32, num_frames int64, is_ok and is_forward
-bool over the videos of the list; rows_R int64.
+Arrays: picture_HWC uint8 RGB in [0, 255], upright, in native size; labels int32, num_frames int64, is_ok, is_forward
+and is_upright bool over the videos of the list; rows_R int64.
 """
 
 import os
@@ -47,6 +47,7 @@ class Videos:
         indices = [self._index(row) for row in range(len(source_list.sources))]
         self.is_ok = np.array([index is not None for index in indices], bool)
         self.num_frames = np.array([index.num_frames if index else 0 for index in indices], np.int64)
+        self.is_upright = np.array([index is not None and index.is_upright for index in indices], bool)
         self.is_forward = np.array([index is not None and index.access == "forward" for index in indices], bool)
 
     def _index(self, row: int) -> "FrameIndex | None":

@@ -199,7 +199,7 @@ def test_frames_of_videos(videos: SourceList) -> None:
 
 
 @needs_dali
-def test_videos_need_a_gpu(videos: SourceList, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_videos_need_a_gpu(videos: SourceList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = TrainRecipe()
     with pytest.raises(UsageError, match="decodes videos on a GPU only"):
         require_dali(on_the_fly(videos, "pyav", recipe, training=True))
@@ -207,6 +207,11 @@ def test_videos_need_a_gpu(videos: SourceList, monkeypatch: pytest.MonkeyPatch) 
     require_dali(on_the_fly(videos, "pyav", recipe, training=True))
     with pytest.raises(UsageError, match="cannot be trusted for 2 videos of subset 'all'"):
         require_dali(on_the_fly(videos, "opencv", recipe, training=True))
+    turned = Clip(name="turned", codec="libx264", turn_deg=90, width=160, height=120)
+    write_clip(tmp_path / "0.mp4", turned)
+    source = replace(videos.sources[0], source="0.mp4")
+    with pytest.raises(UsageError, match="for 0 videos of subset 'all', and does not turn them, which 1 need"):
+        require_dali(on_the_fly(replace(videos, root=tmp_path, sources=(source,)), "pyav", recipe, training=True))
 
 
 # --- What it cannot do ---
