@@ -13,12 +13,10 @@ from functools import partial
 from typing import Any
 
 from manifests.command import print_result, say
-from manifests.errors import Error, UsageError
+from manifests.errors import DamagedError, UsageError
 from manifests.sources import SourceList, read_sources
 from manifests.table import table_lines
 from manifests.wording import count
-from prep.bench import sampled
-from prep.decoders.interface import VideoError
 from train.bench.clips import read_clip
 from train.bench.data import measured_data
 from train.bench.interleaved import Samples, measure
@@ -26,7 +24,7 @@ from train.bench.machine import machine_line, recipe_of, require_seconds
 from train.dataset import ClipDataset
 from train.recipe import TrainRecipe
 from train.sampler import Item
-from train.videos import DECODERS, Videos, open_videos
+from train.videos import DECODERS, Videos, num_wrong, open_videos, read_plainly
 
 _MIN_ROUNDS = 2
 _PLAIN = {"opencv, read on to the last": "opencv", "decord, by number": "decord"}
@@ -100,22 +98,21 @@ def _try_plain(
     """The tutorial's readers on each video that they can read, by row and video_id; `notes` gets why not on others."""
     tried: dict[str, dict[str, _Try]] = {}
     for name, decoder in _PLAIN.items():
-        reader = sampled.READERS[decoder]
         for source in source_list.sources:
             if source.video_id not in readable:
                 continue
             path = source_list.path_of(source)
             try:
-                asked, pictures = reader(path, num_frames)
-                wrong = sampled.num_wrong(sampled.reference(path), asked, pictures)
-            except ImportError as error:
+                asked, pictures = read_plainly(decoder, path, num_frames)
+                found = _Try(
+                    partial(read_plainly, decoder, path, num_frames), len(asked), num_wrong(path, asked, pictures)
+                )
+                tried.setdefault(name, {})[source.video_id] = found
+            except UsageError as error:
                 notes.append(f"without {name}: {error}")
                 break
-            except (VideoError, OSError) as error:
-                notes.append(f"{name}: not {source.video_id}: {error}")
-                continue
-            again = partial(reader, path, num_frames)
-            tried.setdefault(name, {})[source.video_id] = _Try(again, len(asked), wrong)
+            except DamagedError as error:
+                notes.append(f"{name}: {error}")
     return tried
 
 
@@ -127,15 +124,10 @@ def _try_on_the_fly(source_list: SourceList, videos: Videos, recipe: TrainRecipe
     for index in range(len(dataset)):
         item = Item(index, recipe.clip.num_frames, recipe.clip.crop_px, 0)
         row, numbers = dataset.frames_of(item)
-        if videos.video(row)["rotation_deg"]:
-            continue
-        pictures = sampled.Pictures("rgb24")
-        try:
-            pictures.decoded.extend(videos.read_frames(row, numbers))
-        except Error:
+        if not videos.is_upright[row]:
             continue
         video_id = dataset.video_id(index)
-        wrong = sampled.num_wrong(sampled.reference(paths[video_id]), numbers, pictures)
+        wrong = num_wrong(paths[video_id], numbers, videos.read_frames(row, numbers))
         tried[video_id] = _Try(partial(read_clip, dataset, item), len(numbers), wrong)
     return tried
 
