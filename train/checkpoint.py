@@ -24,7 +24,8 @@ class State:
     """Where a run stands: `step` optimiser steps are done in all, `step_in_epoch` of them in `epoch`.
 
     `recipe` is nested tables, `classes` the names in label order; `best_top1` is None before the first evaluation.
-    `training_sha256` and `validation_sha256` are `ClipDataset.content_sha256` of what the run reads.
+    `training_sha256` and `validation_sha256` are `ClipDataset.content_sha256` of what the run reads; `loader` is what
+    makes its batches, paddle or dali, whose roundings differ.
     """
 
     recipe: dict[str, Any]
@@ -32,6 +33,7 @@ class State:
     classes_sha256: str
     training_sha256: str = ""
     validation_sha256: str = ""
+    loader: str = "paddle"
     epoch: int = 0
     step_in_epoch: int = 0
     step: int = 0

@@ -7,7 +7,7 @@ import logging
 import signal
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manifests.command import (
     add_command,
@@ -32,6 +32,11 @@ from train.metrics import Accuracy
 from train.recipe import RECIPES, TrainRecipe, recipe_file
 from train.slots import num_slots
 from train.videos import DECODERS, Videos, open_videos, subset_names
+
+if TYPE_CHECKING:
+    from train.dali import DaliLoader
+    from train.dataset import ClipDataset
+    from train.loader import Loader
 
 _TRAINING_SUBSETS = ("train", "train01")
 _VALIDATION_SUBSETS = ("val", "validation", "valid", "test01", "test")
@@ -121,6 +126,12 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--decoder", choices=("auto", *DECODERS), help="of videos on the fly (default: auto, which is pyav)"
     )
+    parser.add_argument(
+        "--loader",
+        choices=("paddle", "dali"),
+        default="paddle",
+        help="worker processes with libjpeg-turbo, or threads of NVIDIA DALI (default: paddle)",
+    )
 
 
 def _fit(arguments: argparse.Namespace) -> int:
@@ -135,27 +146,30 @@ def _fit(arguments: argparse.Namespace) -> int:
     from train.device import set_cpu_threads
     from train.loop import fit
 
-    num_workers, num_threads = _prepare_loading(recipe)
+    num_workers, num_threads = _prepare_loading(arguments, recipe)
 
     data = _open_data(arguments, source_list, [train_subset, val_subset])
     training = ClipDataset(data, train_subset, recipe, training=True)
     validation = ClipDataset(data, val_subset, recipe, training=False)
+    _require_loader(arguments, training, validation)
     set_cpu_threads(num_threads)
+    readers = "DALI threads" if arguments.loader == "dali" else "data workers"
     say(
         arguments,
         f"{recipe.model.name}: {len(training):,} clips of {train_subset}, {len(validation):,} of {val_subset}; "
-        f"{num_workers} data workers, {num_threads} CPU threads ({usable_processors().reason})",
+        f"{num_workers} {readers}, {num_threads} CPU threads ({usable_processors().reason})",
     )
     try:
-        fitted = fit(
-            recipe,
-            training,
-            validation,
-            arguments.out,
-            num_workers=num_workers,
-            resume=arguments.resume == "auto",
-            quiet=arguments.quiet,
-        )
+        with _loader(arguments, recipe, num_workers, training, validation) as loader:
+            fitted = fit(
+                recipe,
+                training,
+                validation,
+                arguments.out,
+                loader,
+                resume=arguments.resume == "auto",
+                quiet=arguments.quiet,
+            )
     except (KeyboardInterrupt, Interrupted) as error:
         raise Interrupted(f"{str(error) or 'interrupted'}; {resume_hint()}") from None
     table = {
@@ -181,7 +195,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     if isinstance(data, Videos):
         lines.append(
             f"{data.decoder} gave {fitted.num_clips:,} clips, {fitted.num_forward:,} of them by decoding from the "
-            "beginning of the video, since index access cannot be trusted there"
+            "beginning of the video: no index access can be trusted there"
         )
     print_result(arguments, table, lines)
     return 0
@@ -215,6 +229,28 @@ def _open_data(arguments: argparse.Namespace, source_list: SourceList | None, wa
     return videos
 
 
+def _require_loader(arguments: argparse.Namespace, *datasets: "ClipDataset") -> None:
+    """Raises UsageError where --loader cannot make the batches."""
+    if arguments.loader == "dali":
+        from train.dali import require_dali
+
+        for dataset in datasets:
+            require_dali(dataset)
+
+
+def _loader(
+    arguments: argparse.Namespace, recipe: TrainRecipe, num_workers: int, *datasets: "ClipDataset"
+) -> "Loader | DaliLoader":
+    """What makes the batches."""
+    if arguments.loader == "dali":
+        from train.dali import DaliLoader
+
+        return DaliLoader(num_workers=num_workers)
+    from train.loader import Loader
+
+    return Loader(datasets, num_workers=num_workers, timeout_s=recipe.loader.timeout_s)
+
+
 def _first_of(names: tuple[str, ...], subsets: list[str], flag: str) -> str:
     for name in names:
         if name in subsets:
@@ -224,10 +260,10 @@ def _first_of(names: tuple[str, ...], subsets: list[str], flag: str) -> str:
     )
 
 
-def _prepare_loading(recipe: TrainRecipe) -> tuple[int, int]:
+def _prepare_loading(arguments: argparse.Namespace, recipe: TrainRecipe) -> tuple[int, int]:
     """Data workers and computing threads, once there is memory for their batches. Raises UsageError."""
     num_workers, num_threads = _share_processors(recipe)
-    require_memory(recipe, num_workers)
+    require_memory(recipe, num_workers if arguments.loader == "paddle" else 0)
     keep_freed_memory()
     return num_workers, num_threads
 
@@ -276,7 +312,6 @@ def _eval(arguments: argparse.Namespace) -> int:
     from train.dataset import ClipDataset
     from train.device import set_cpu_threads
     from train.evaluate import evaluate
-    from train.loader import Loader
     from train.loop import restore
     from train.models import build_model
 
@@ -286,14 +321,15 @@ def _eval(arguments: argparse.Namespace) -> int:
     path = find_checkpoint(arguments.run_or_checkpoint)
     checkpoint = load_checkpoint(path)
     recipe = _with_overrides(checkpoint.state.recipe, arguments.set)
-    num_workers, num_threads = _prepare_loading(recipe)
+    num_workers, num_threads = _prepare_loading(arguments, recipe)
     data = _open_data(arguments, source_list, [arguments.subset])
     dataset = ClipDataset(data, arguments.subset, recipe, training=False)
+    _require_loader(arguments, dataset)
     require_same_classes(checkpoint.state, dataset.classes_sha256, path, arguments.data)
     set_cpu_threads(num_threads)
     model = build_model(recipe.model.name, len(dataset.classes), recipe.model.dropout)
     restore(model, checkpoint.model, path)
-    with Loader([dataset], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader:
+    with _loader(arguments, recipe, num_workers, dataset) as loader:
         accuracy = evaluate(model, dataset, recipe, loader, quiet=arguments.quiet)
     table: dict[str, Any] = {
         "checkpoint": str(path),

@@ -11,22 +11,22 @@ from tqdm import tqdm
 
 from train.dataset import ClipDataset
 from train.device import normalise
-from train.loader import Loader
+from train.loader import Batches
 from train.metrics import Accuracy, measure_accuracy
 from train.recipe import TrainRecipe
 from train.sampler import evaluation_batches
 
 
 def evaluate(
-    model: paddle.nn.Layer, dataset: ClipDataset, recipe: TrainRecipe, loader: Loader, *, quiet: bool
+    model: paddle.nn.Layer, dataset: ClipDataset, recipe: TrainRecipe, loader: Batches, *, quiet: bool
 ) -> Accuracy:
-    """Accuracy of the mean score over the views of each video. Raises what `Loader.batches` raises."""
+    """Accuracy of the mean score over the views of each video. Raises what the loader raises."""
     scores_NK, labels_N = score(model, dataset, recipe, loader, quiet=quiet)
     return measure_accuracy(scores_NK, labels_N)
 
 
 def score(
-    model: paddle.nn.Layer, dataset: ClipDataset, recipe: TrainRecipe, loader: Loader, *, quiet: bool
+    model: paddle.nn.Layer, dataset: ClipDataset, recipe: TrainRecipe, loader: Batches, *, quiet: bool
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     num_views = dataset.num_views
     batches = list(

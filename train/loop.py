@@ -38,7 +38,7 @@ from train.checkpoint import (
 from train.dataset import ClipDataset
 from train.device import normalise
 from train.evaluate import evaluate
-from train.loader import Batch, Loader
+from train.loader import Batch, Batches
 from train.metrics import Accuracy
 from train.mixing import mix
 from train.models import build_model
@@ -70,8 +70,8 @@ def fit(
     training: ClipDataset,
     validation: ClipDataset,
     run: Path,
+    loader: Batches,
     *,
-    num_workers: int,
     resume: bool,
     quiet: bool,
 ) -> Fitted:
@@ -89,8 +89,8 @@ def fit(
         paddle.seed(recipe.run.seed)
         model = build_model(recipe.model.name, len(training.classes), recipe.model.dropout)
         optimizer = _build_optimizer(recipe, model)
-        state = _begin_or_resume(recipe, training, validation, run, model, optimizer, resume=resume)
-        return _train(recipe, training, validation, run, model, optimizer, state, num_workers=num_workers, quiet=quiet)
+        state = _begin_or_resume(recipe, training, validation, run, model, optimizer, resume=resume, loader=loader.name)
+        return _train(recipe, training, validation, run, loader, model, optimizer, state, quiet=quiet)
 
 
 def _require_run(run: Path) -> None:
@@ -129,6 +129,7 @@ def _begin_or_resume(
     optimizer: paddle.optimizer.Optimizer,
     *,
     resume: bool,
+    loader: str,
 ) -> State:
     last = run / LAST
     if not last.exists():
@@ -143,6 +144,7 @@ def _begin_or_resume(
             classes_sha256=training.classes_sha256,
             training_sha256=training.content_sha256(),
             validation_sha256=validation.content_sha256(),
+            loader=loader,
         )
     if not resume:
         raise UsageError(f"{run} holds a run already; choose another --out or --resume auto")
@@ -153,12 +155,14 @@ def _begin_or_resume(
     differing = [f"{key} {before[key]!r}, not {now[key]!r}" for key in now if before[key] != now[key]]
     if differing:
         raise UsageError(f"{run} was begun with {'; '.join(differing)}: use the same recipe or another --out")
+    if state.loader != loader:
+        raise UsageError(f"{run} was begun with --loader {state.loader}: use the same or another --out")
     require_same_classes(state, training.classes_sha256, last, training.folder)
     for dataset, sha256 in ((training, state.training_sha256), (validation, state.validation_sha256)):
         if dataset.content_sha256() != sha256:
             raise UsageError(
                 f"{run} was begun with other videos than subset {dataset.subset!r} of {dataset.folder} has: "
-                "give it the same data and subsets, or another --out"
+                f"give it the same data{', decoder' if dataset.is_on_the_fly else ''} and subsets, or another --out"
             )
     restore(model, checkpoint.model, last)
     optimizer.set_state_dict(checkpoint.optimizer)
@@ -178,11 +182,11 @@ def _train(
     training: ClipDataset,
     validation: ClipDataset,
     run: Path,
+    loader: Batches,
     model: paddle.nn.Layer,
     optimizer: paddle.optimizer.Optimizer,
     state: State,
     *,
-    num_workers: int,
     quiet: bool,
 ) -> Fitted:
     settings = recipe.optimizer
@@ -210,7 +214,6 @@ def _train(
     with (
         _stop_on_signals() as stop,
         _open_metrics(run / METRICS) as metrics,
-        Loader([training, validation], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader,
         tqdm(total=num_steps, initial=state.step, unit="step", disable=True if quiet else None) as bar,
     ):
         saved_s = time.monotonic()
@@ -306,8 +309,7 @@ def _train(
             save(LAST)
             saved_s = time.monotonic()
     if accuracy is None:  # the run was complete already
-        with Loader([validation], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader:
-            accuracy = evaluate(model, validation, recipe, loader, quiet=True)
+        accuracy = evaluate(model, validation, recipe, loader, quiet=True)
         num_evaluated += 1
     return Fitted(
         state,

@@ -441,7 +441,7 @@ def test_what_went_wrong_may_keep_the_name_from_being_read(
         raise MemoryError("it is full")
 
     dataset = opened(folders["arrow"], training=False)
-    monkeypatch.setattr("train.dataset.centre_box", fail)
+    monkeypatch.setattr("train.dataset.view_plans", fail)
     monkeypatch.setattr("manifests.dataset.Dataset.video", fail)
     bad = read_bad(dataset, 1)
     said = f"unexpected MemoryError while reading sample 1 of subset 'train' of {folders['arrow']}: it is full"

@@ -15,6 +15,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from batches import load
 from datasets_made import draw_jpegs, make_dataset, ok_video
 from paddle_import import paddle
 
@@ -22,7 +23,7 @@ from manifests.errors import DamagedError, Error
 from train.dataset import ClipDataset, Sample
 from train.device import normalise
 from train.evaluate import evaluate, score
-from train.loader import Loader, load
+from train.loader import Loader
 from train.metrics import Accuracy
 from train.models import build_model
 from train.recipe import Clip, Optimizer, Run, TrainRecipe, Views

@@ -13,7 +13,7 @@ from train.dataset import BadSample, ClipDataset, Sample
 from train.recipe import TrainRecipe
 from train.sampler import Item, epoch_order
 from train.transforms.crops import Plan
-from train.transforms.decode import Pixels, decode_scale, frame_size, snapped
+from train.transforms.decode import Pixels
 from train.videos import Videos
 
 
@@ -69,25 +69,22 @@ class Recorder(ClipDataset):
 
     def __init__(self, folder: Path, recipe: TrainRecipe) -> None:
         super().__init__(folder, "all", recipe, training=True)
-        self._kept: list[tuple[int, list[int], list[bytes], Plan, int]] = []
+        self._plans: list[tuple[Plan, int]] = []
 
     def record(self, item: Item) -> Recorded:
         """Raises Error where the clip cannot be read."""
+        self._plans.clear()
         sample = self[item]
         if isinstance(sample, BadSample):
             raise Error(sample.message)
-        row, numbers, jpegs, plan, scale = self._kept.pop()
-        self._kept.clear()
-        return Recorded(row, tuple(numbers), tuple(jpegs), plan, scale, sample)
+        (plan, scale), (row, numbers) = self._plans.pop(), self.frames_of(item)
+        return Recorded(row, tuple(numbers), tuple(self._dataset.read_frames(row, numbers)), plan, scale, sample)
 
-    def _decode(
-        self, row: int, numbers: list[int], jpegs: list[bytes], item: Item, rng: np.random.Generator
-    ) -> tuple[Plan, Pixels]:
-        plan, clip_THWC = super()._decode(row, numbers, jpegs, item, rng)
-        width, height = frame_size(jpegs[0])
-        scale = decode_scale(plan, self._recipe.clip.max_enlargement)
-        self._kept.append((row, numbers, jpegs, snapped(plan, scale, width, height), scale))
-        return plan, clip_THWC
+    def _draw_jpeg_plan(
+        self, row: int, number: int, first: bytes, item: Item, rng: np.random.Generator
+    ) -> tuple[Plan, int]:
+        self._plans.append(super()._draw_jpeg_plan(row, number, first, item, rng))
+        return self._plans[-1]
 
 
 def open_clips(data: Path | Videos, recipe: TrainRecipe) -> ClipDataset:

@@ -13,12 +13,10 @@ from functools import partial
 from typing import Any
 
 from manifests.command import print_result, say
-from manifests.errors import Error, UsageError
+from manifests.errors import DamagedError, UsageError
 from manifests.sources import SourceList, read_sources
 from manifests.table import table_lines
 from manifests.wording import count
-from prep.bench import sampled
-from prep.decoders.interface import VideoError
 from train.bench.clips import read_clip
 from train.bench.data import measured_data
 from train.bench.interleaved import Samples, measure
@@ -26,7 +24,7 @@ from train.bench.machine import machine_line, recipe_of, require_seconds
 from train.dataset import ClipDataset
 from train.recipe import TrainRecipe
 from train.sampler import Item
-from train.videos import DECODERS, Videos, open_videos
+from train.videos import DECODERS, Videos, num_wrong, open_videos, read_plainly
 
 _MIN_ROUNDS = 2
 _PLAIN = {"opencv, read on to the last": "opencv", "decord, by number": "decord"}
@@ -81,10 +79,12 @@ def run(arguments: argparse.Namespace) -> int:
     }
     lines = [
         table["machine"],
-        f"{count(len(common), 'video')} that every decoder can read of {count(len(source_list.sources), 'video')}; "
-        f"{recipe.clip.num_frames} frames for a clip; one thread; medians of rounds in turn",
+        f"{recipe.clip.num_frames} frames for a clip; one thread; medians of rounds in turn, over the "
+        f"{count(len(common), 'video')} of {len(source_list.sources)} that every row can read",
         "",
-        *table_lines(["", "ms/clip", f"x {_BASELINE.partition(',')[0]}", "right frames"], list(map(_cells, rows))),
+        *table_lines(
+            ["", "ms/clip", f"x {_BASELINE.partition(',')[0]}", "right frames", "videos"], list(map(_cells, rows))
+        ),
         "",
         *notes,
     ]
@@ -98,22 +98,21 @@ def _try_plain(
     """The tutorial's readers on each video that they can read, by row and video_id; `notes` gets why not on others."""
     tried: dict[str, dict[str, _Try]] = {}
     for name, decoder in _PLAIN.items():
-        reader = sampled.READERS[decoder]
         for source in source_list.sources:
             if source.video_id not in readable:
                 continue
             path = source_list.path_of(source)
             try:
-                asked, pictures = reader(path, num_frames)
-                wrong = sampled.num_wrong(sampled.reference(path), asked, pictures)
-            except ImportError as error:
+                asked, pictures = read_plainly(decoder, path, num_frames)
+                found = _Try(
+                    partial(read_plainly, decoder, path, num_frames), len(asked), num_wrong(path, asked, pictures)
+                )
+                tried.setdefault(name, {})[source.video_id] = found
+            except UsageError as error:
                 notes.append(f"without {name}: {error}")
                 break
-            except (VideoError, OSError) as error:
-                notes.append(f"{name}: not {source.video_id}: {error}")
-                continue
-            again = partial(reader, path, num_frames)
-            tried.setdefault(name, {})[source.video_id] = _Try(again, len(asked), wrong)
+            except DamagedError as error:
+                notes.append(f"{name}: {error}")
     return tried
 
 
@@ -125,15 +124,10 @@ def _try_on_the_fly(source_list: SourceList, videos: Videos, recipe: TrainRecipe
     for index in range(len(dataset)):
         item = Item(index, recipe.clip.num_frames, recipe.clip.crop_px, 0)
         row, numbers = dataset.frames_of(item)
-        if videos.video(row)["rotation_deg"]:
-            continue
-        pictures = sampled.Pictures("rgb24")
-        try:
-            pictures.decoded.extend(videos.read_frames(row, numbers))
-        except Error:
+        if not videos.is_upright[row]:
             continue
         video_id = dataset.video_id(index)
-        wrong = sampled.num_wrong(sampled.reference(paths[video_id]), numbers, pictures)
+        wrong = num_wrong(paths[video_id], numbers, videos.read_frames(row, numbers))
         tried[video_id] = _Try(partial(read_clip, dataset, item), len(numbers), wrong)
     return tried
 
@@ -148,9 +142,10 @@ def _row(
         "row": name,
         "clip_s": seconds(name),
         "x_opencv": seconds(_BASELINE) / seconds(name) if _BASELINE in tried else None,
-        "num_asked": sum(tried[name][video].num_asked for video in common),
-        "num_wrong": sum(tried[name][video].num_wrong for video in common),
-        "wrong": {video: tried[name][video].num_wrong for video in common if tried[name][video].num_wrong},
+        "num_videos": len(tried[name]),
+        "num_asked": sum(found.num_asked for found in tried[name].values()),
+        "num_wrong": sum(found.num_wrong for found in tried[name].values()),
+        "wrong": {video: found.num_wrong for video, found in tried[name].items() if found.num_wrong},
         "num_rounds": min(len(samples[f"{name}: {video}"].seconds) for video in common),
     }
 
@@ -158,4 +153,4 @@ def _row(
 def _cells(row: dict[str, Any]) -> list[str]:
     times = "-" if row["x_opencv"] is None else f"{row['x_opencv']:.2f}"
     right = f"{row['num_asked'] - row['num_wrong']:,} of {row['num_asked']:,}"
-    return [row["row"], f"{row['clip_s'] * 1000:.1f}", times, right]
+    return [row["row"], f"{row['clip_s'] * 1000:.1f}", times, right, str(row["num_videos"])]
