@@ -168,7 +168,7 @@ def index_path(path: Path, decoder: str) -> Path:
 
 
 def read_plainly(decoder: str, path: Path, num_frames: int) -> tuple[list[int], "Pictures"]:
-    """The frames that a reader as in many scripts asks `opencv` or `decord` for (prep.bench.sampled), by number, and the
+    """The frames that a reader as in many scripts asks `opencv` or `decord` for (prep.bench.sampled): numbers, and the
     pictures that come. Raises UsageError where the library is missing, DamagedError where nothing comes.
     """
     from prep.bench.sampled import READERS
