@@ -27,8 +27,8 @@ from train.recipe import TrainRecipe
 from train.slots import BATCHES_PER_WORKER
 
 BATCH = 8
-_TURN_S = 1.0
-"""About so long is each number of workers measured before the next one's turn."""
+_LONGEST_TURN_S = 1.0
+"""About so long at most is each number of workers measured before the next one's turn."""
 
 _MIN_ROUNDS = 3
 
@@ -102,6 +102,7 @@ def measure_workers(folder: Path, recipe: TrainRecipe, numbers: list[int], budge
         }
         streams = {number: Stream(dataset, recipe) for number in numbers}
         lengths = dict.fromkeys(numbers, 4)  # of a turn, in batches
+        turn_s = min(_LONGEST_TURN_S, budget_s / (len(numbers) * (_MIN_ROUNDS + 1)))
         started_s = time.monotonic()
         while time.monotonic() - started_s < budget_s or len(rates[numbers[-1]]) < _MIN_ROUNDS + 1:
             for number in _turned(numbers, len(rates[numbers[0]])):
@@ -112,7 +113,7 @@ def measure_workers(folder: Path, recipe: TrainRecipe, numbers: list[int], budge
                 first, last = num_ahead, len(batches) - num_ahead - 1
                 seconds = arrivals_s[last] - arrivals_s[first]
                 rates[number].append((last - first) * BATCH / seconds)
-                lengths[number] = max(4, min(200, round(_TURN_S / seconds * (last - first)) + 1))
+                lengths[number] = max(4, min(200, round(turn_s / seconds * (last - first)) + 1))
     return {number: found[1:] for number, found in rates.items()}  # the first is to warm up
 
 
