@@ -5,7 +5,9 @@ import mmap
 import os
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,47 +19,70 @@ from train.bench.clips import Recorder, Stream
 from train.recipe import TrainRecipe
 
 _PAGE = mmap.PAGESIZE
-_MAX_ROUNDS = 10
+_MAX_ROUNDS = 30
 _MOST_KEPT = 0.05
 """Of what is to be read from disk, so much may be in memory all the same."""
 
 
-def measure_cold(store: str, folder: Path, recipe: TrainRecipe, budget_s: float) -> dict[str, Any]:
-    """Reading the encoded frames of a clip of each video from the disk, and then again from memory; nothing is decoded.
+@dataclass
+class _Rounds:
+    """What was measured of a store: seconds of each round cold and warm, shares that stayed in memory, bytes."""
+
+    dataset: Dataset
+    recorder: Recorder
+    stream: Stream
+    files: list[Path]
+    cold_s: list[float] = field(default_factory=list)
+    warm_s: list[float] = field(default_factory=list)
+    kept: list[float] = field(default_factory=list)
+    num_wanted: int = 0
+    num_from_disk: int = 0
+
+    def measure(self) -> None:
+        clips = [self.recorder.frames_of(item) for item in self.stream.next_items(len(self.recorder))]
+        self.kept.append(drop_from_memory(self.files))
+        before = bytes_from_disk() or 0
+        seconds, num_bytes = _read_all(self.dataset, clips)
+        self.cold_s.append(seconds)
+        self.num_wanted += num_bytes
+        self.num_from_disk += (bytes_from_disk() or 0) - before
+        self.warm_s.append(_read_all(self.dataset, clips)[0])
+
+    def row(self, store: str) -> dict[str, Any]:
+        num_clips, share_kept = len(self.recorder), statistics.mean(self.kept)
+        is_cold = share_kept <= _MOST_KEPT and self.num_from_disk > 0
+        return {
+            "store": store,
+            "num_files": len(self.files),
+            "num_clips": num_clips,
+            "num_rounds": len(self.kept),
+            "is_cold": is_cold,
+            "share_kept_in_memory": share_kept,
+            "cold_clips_per_s": num_clips / statistics.median(self.cold_s) if is_cold else None,
+            "warm_clips_per_s": num_clips / statistics.median(self.warm_s),
+            "bytes_wanted": self.num_wanted,
+            "bytes_from_disk": self.num_from_disk if is_cold else None,
+            "read_amplification": self.num_from_disk / self.num_wanted if is_cold else None,
+        }
+
+
+def measure_cold(folders: Mapping[str, Path], recipe: TrainRecipe, budget_s: float) -> list[dict[str, Any]]:
+    """Of datasets by store, in turn: reading the encoded frames of a clip of each video from the disk, and then again
+    from memory; nothing is decoded.
 
     `bytes_from_disk` and what comes of it are None where nothing could be read from disk, or nobody counts.
     """
-    recorder = Recorder(folder, recipe)
-    stream = Stream(recorder, recipe)
-    cold_s, warm_s, kept = [], [], []
-    num_wanted = num_from_disk = 0
-    with open_dataset(folder) as dataset:
-        files = _stored_files(dataset)
-        started_s = time.monotonic()
-        while not kept or (time.monotonic() - started_s < budget_s and len(kept) < _MAX_ROUNDS):
-            clips = [recorder.frames_of(item) for item in stream.next_items(len(recorder))]
-            kept.append(drop_from_memory(files))
-            before = bytes_from_disk() or 0
-            seconds, num_bytes = _read_all(dataset, clips)
-            cold_s.append(seconds)
-            num_wanted += num_bytes
-            num_from_disk += (bytes_from_disk() or 0) - before
-            warm_s.append(_read_all(dataset, clips)[0])
-    num_clips, share_kept = len(recorder), statistics.mean(kept)
-    is_cold = share_kept <= _MOST_KEPT and num_from_disk > 0
-    return {
-        "store": store,
-        "num_files": len(files),
-        "num_clips": num_clips,
-        "num_rounds": len(kept),
-        "is_cold": is_cold,
-        "share_kept_in_memory": share_kept,
-        "cold_clips_per_s": num_clips / statistics.median(cold_s) if is_cold else None,
-        "warm_clips_per_s": num_clips / statistics.median(warm_s),
-        "bytes_wanted": num_wanted,
-        "bytes_from_disk": num_from_disk if is_cold else None,
-        "read_amplification": num_from_disk / num_wanted if is_cold else None,
-    }
+    with ExitStack() as stack:
+        stores = {}
+        for store, folder in folders.items():
+            dataset, recorder = stack.enter_context(open_dataset(folder)), Recorder(folder, recipe)
+            stores[store] = _Rounds(dataset, recorder, Stream(recorder, recipe), _stored_files(dataset))
+        started_s, num_rounds = time.monotonic(), 0
+        while num_rounds == 0 or (time.monotonic() - started_s < budget_s and num_rounds < _MAX_ROUNDS):
+            for rounds in stores.values():
+                rounds.measure()
+            num_rounds += 1
+        return [rounds.row(store) for store, rounds in stores.items()]
 
 
 def _read_all(dataset: Dataset, clips: Iterable[tuple[int, list[int]]]) -> tuple[float, int]:

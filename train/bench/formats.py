@@ -52,10 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         steps, notes = _steps(data, recipe)
         samples = measure(steps, (1 - _COLD_SHARE) * arguments.seconds, _MIN_ROUNDS)
         rows = _rows(samples)
-        cold = [
-            measure_cold(store, folder, recipe, _COLD_SHARE * arguments.seconds / len(data.folders))
-            for store, folder in data.folders.items()
-        ]
+        cold = measure_cold(data.folders, recipe, _COLD_SHARE * arguments.seconds)
     table = {
         "machine": machine_line(),
         "data": data.note,

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             samples = measure(steps, (1 - _COLD_SHARE - _WORKERS_SHARE) * arguments.seconds, _MIN_ROUNDS)
         clip_s = clip_seconds(samples)
         advice = recommend(clip_s, usable_processors().count, is_gpu=is_on_gpu())
-        cold = measure_cold(store, folder, recipe, _COLD_SHARE * arguments.seconds)
+        (cold,) = measure_cold(data.folders, recipe, _COLD_SHARE * arguments.seconds)
         number = advice["num_workers"]
         (rates,) = measure_workers(folder, recipe, [number], _WORKERS_SHARE * arguments.seconds).values()
     table = {
