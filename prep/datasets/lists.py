@@ -304,4 +304,5 @@ def _notes(rows: Iterable[tuple[Path, Reading]]) -> list[str]:
 
 def _note_of_windows(listed: Listed) -> list[str]:
     number = sum(map(len, listed.windows.values()))
-    return [f"{count(number, 'video')} are windows of {count(len(listed.windows), 'file')}"] if number else []
+    windows = count(number, "video is a window", "videos are windows")
+    return [f"{windows} of {count(len(listed.windows), 'file')}"] if number else []
