@@ -19,10 +19,9 @@ from manifests.stores import frames as frame_store
 from manifests.wording import quote
 from prep import datasets
 from prep.classes import impose_order, read_class_file
-from prep.datasets.annotation_files import annotation_files
 from prep.datasets.folder import class_of, subset_of
 from prep.datasets.listed import Line, gather
-from prep.datasets.lists import classes_of, line_of, ways_to_name, window_of
+from prep.datasets.lists import classes_of, line_of, list_files, ways_to_name, window_of
 from prep.datasets.match import match, match_again, with_one_name
 from prep.datasets.rows import make_rows
 from prep.datasets.walk import VideoFile, is_video_name
@@ -33,8 +32,6 @@ from prep.frame_tree import FrameTree
 from prep.from_frames import Order, make_dataset, require_apart
 from prep.recipe import AdoptRecipe, Recipe, recipe_of
 from prep.run_folder import RunFolder
-
-_LIST_SUFFIXES = (".txt", ".csv", ".tsv", ".list", ".lst")
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ def _by_folders(videos: Sequence[str]) -> datasets.Scan:
 
 
 def _by_lists(root: Path, videos: Sequence[str], lists: Sequence[Path], form: str | None) -> Adoptable:
-    files = annotation_files(root, lists, (), _is_list, f"a file that ends in one of {', '.join(_LIST_SUFFIXES)}")
+    files = list_files(root, lists)
     known = ways_to_name(videos)
     readings = [(file, read_frame_list(file, form, root, known)) for file in files]
     names, numbered = classes_of(row for _, reading in readings for row in reading.rows)
@@ -160,10 +157,6 @@ def _match(videos: Sequence[str], listed: Sequence[str]) -> tuple[dict[str, str]
         again,
         {(path, matches[path]) for path in near | more_near} | {(again[name], name) for name in again_near},
     )
-
-
-def _is_list(path: Path) -> bool:
-    return path.suffix.lower() in _LIST_SUFFIXES and path.is_file()
 
 
 def adopt(root: Path, found: Adoptable, out: Path, *, num_jobs: int, quiet: bool) -> Extraction:

@@ -34,7 +34,6 @@ from prep.datasets.subset_names import EVERY_VIDEO, subset_of_name, subset_of_wo
 from prep.datasets.walk import find_videos, is_video_name, left_out, num_left_out
 
 _SUFFIXES = (".txt", ".csv", ".tsv", ".list", ".lst")
-_NAMES = f"a file that ends in one of {', '.join(_SUFFIXES)}"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SECONDS = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _NO_LABEL = ("", "-1")
@@ -54,7 +53,7 @@ def scan_lists(root: Path, annotations: Sequence[Path] = (), separator: str | No
     """
     if not annotations:
         raise UsageError("--dataset list needs lists: name them with --annotations, once for each file")
-    files = annotation_files(root, annotations, (), _is_list, _NAMES)
+    files = list_files(root, annotations)
     found = find_videos(root, expected=frozenset(file.name for file in files))
     paths = [video.path for video in found.videos]
     known = ways_to_name(paths)
@@ -86,6 +85,11 @@ def scan_lists(root: Path, annotations: Sequence[Path] = (), separator: str | No
         num_left_out=num_left_out(found),
         numbered=numbered,
     )
+
+
+def list_files(root: Path, given: Sequence[Path]) -> list[Path]:
+    """The lists among the `given` files and folders, sorted by name. Raises UsageError as `annotation_files` does."""
+    return annotation_files(root, given, (), _is_list, f"a file that ends in one of {', '.join(_SUFFIXES)}")
 
 
 def read_list(file: Path, separator: str | None, root: Path, known: frozenset[str]) -> Reading:
