@@ -6,14 +6,13 @@ import json
 import os
 import socket
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from manifests.atomic import disk_errors, is_at
+from manifests.closing import Closing
 from manifests.errors import StoreError
 
 
-class RunLock:
+class RunLock(Closing):
     """A POSIX record lock: gone when its process is, and kept by NFS servers too.
 
     The file tells a second run who holds it. `folder` is what it guards, by default the one above its own. Raises
@@ -42,12 +41,7 @@ class RunLock:
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode())
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         os.close(self._descriptor)
 
 

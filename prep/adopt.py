@@ -19,11 +19,10 @@ from manifests.stores import frames as frame_store
 from manifests.wording import quote
 from prep import datasets
 from prep.classes import impose_order, read_class_file
-from prep.datasets.annotation_files import annotation_files
 from prep.datasets.folder import class_of, subset_of
 from prep.datasets.listed import Line, gather
-from prep.datasets.lists import classes_of, line_of, ways_to_name, window_of
-from prep.datasets.match import match
+from prep.datasets.lists import classes_of, line_of, list_files, ways_to_name, window_of
+from prep.datasets.match import match, match_again, with_one_name
 from prep.datasets.rows import make_rows
 from prep.datasets.walk import VideoFile, is_video_name
 from prep.extract import Extraction, clear_finished
@@ -33,8 +32,6 @@ from prep.frame_tree import FrameTree
 from prep.from_frames import Order, make_dataset, require_apart
 from prep.recipe import AdoptRecipe, Recipe, recipe_of
 from prep.run_folder import RunFolder
-
-_LIST_SUFFIXES = (".txt", ".csv", ".tsv", ".list", ".lst")
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ def _by_folders(videos: Sequence[str]) -> datasets.Scan:
 
 
 def _by_lists(root: Path, videos: Sequence[str], lists: Sequence[Path], form: str | None) -> Adoptable:
-    files = annotation_files(root, lists, (), _is_list, f"a file that ends in one of {', '.join(_LIST_SUFFIXES)}")
+    files = list_files(root, lists)
     known = ways_to_name(videos)
     readings = [(file, read_frame_list(file, form, root, known)) for file in files]
     names, numbered = classes_of(row for _, reading in readings for row in reading.rows)
@@ -99,13 +96,14 @@ def _by_lists(root: Path, videos: Sequence[str], lists: Sequence[Path], form: st
                 f"{place}: names {quote(row['path'])} {window.words}, and frames have no times: leave the times out"
             )
     lines = [line_of(file, row, names, root) for file, reading in readings for _, row in reading.rows]
-    listed = gather(lines)
-    matches, near = _match(videos, list(listed.items))
+    matches, again, near = _match(videos, list(dict.fromkeys(line.name for line in lines)))
     if not matches:
         raise UsageError(
             f"no folder under {quote(str(root))} is one that {quote(files[0].name)} names (such as "
             f"{quote(lines[0].name)}): give the folder that its paths are relative to"
         )
+    lines = with_one_name(lines, matches, again)
+    listed = gather(lines)
     _require_no_frames(set(videos), listed.items.keys() - set(matches.values()), lines)
     classes = list(dict.fromkeys(names.values()))
     labels = {name: label for label, name in enumerate(classes)}
@@ -116,7 +114,7 @@ def _by_lists(root: Path, videos: Sequence[str], lists: Sequence[Path], form: st
         classes=tuple(map(escape_name, classes)),
         notes=tuple(f"read {quote(file.name)} as {reading.shape}" for file, reading in readings),
         num_lines=listed.num_lines,
-        near=tuple((escape_name(matches[path]), escape_name(path)) for path in sorted(near)),
+        near=tuple((escape_name(name), escape_name(path)) for path, name in sorted(near)),
         numbered=numbered,
     )
     counts: dict[str, set[int]] = {}
@@ -137,18 +135,28 @@ def _require_no_frames(videos: Set[str], missing: Set[str], lines: Iterable[Line
             )
 
 
-def _match(videos: Sequence[str], listed: Sequence[str]) -> tuple[dict[str, str], set[str]]:
-    """The listed path of each folder, and the folders that were found by less than the path. A listed video file stands
-    for the folder that has its name without the suffix."""
+def _match(videos: Sequence[str], listed: Sequence[str]) -> tuple[dict[str, str], dict[str, str], set[tuple[str, str]]]:
+    """The listed path of each folder, the folder of each further path that means one of these, and (folder, listed
+    path) where it was found by less than the path. A listed video file stands for the folder that has its name without
+    the suffix."""
     matches, near = match(videos, listed, {})
     found = set(matches.values())
     stems = {name.rpartition(".")[0]: name for name in listed if name not in found and is_video_name(name)}
     more, more_near = match([path for path in videos if path not in matches], stems, {})
-    return {**matches, **{path: stems[stem] for path, stem in more.items()}}, near | more_near
-
-
-def _is_list(path: Path) -> bool:
-    return path.suffix.lower() in _LIST_SUFFIXES and path.is_file()
+    matches |= {path: stems[stem] for path, stem in more.items()}
+    found = set(matches.values())
+    left = {name for name in listed if name not in found}
+    again, again_near = match_again(matches, left)
+    stems_of = {name: name.rpartition(".")[0] for name in left - again.keys() if is_video_name(name)}
+    with_stems = {path: name.rpartition(".")[0] if is_video_name(name) else name for path, name in matches.items()}
+    by_stem, near_stems = match_again(with_stems, stems_of.values())
+    again |= {name: by_stem[stem] for name, stem in stems_of.items() if stem in by_stem}
+    again_near |= {name for name, stem in stems_of.items() if stem in near_stems}
+    return (
+        matches,
+        again,
+        {(path, matches[path]) for path in near | more_near} | {(again[name], name) for name in again_near},
+    )
 
 
 def adopt(root: Path, found: Adoptable, out: Path, *, num_jobs: int, quiet: bool) -> Extraction:

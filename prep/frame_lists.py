@@ -29,7 +29,8 @@ def read_frame_list(file: Path, form: str | None, root: Path, known: frozenset[s
     if form in (None, "slowfast"):
         reading = _read_frames(file)
     else:
-        reading = next(r for r in readings(file, "blank") if r.shape == "blank-separated path, num_frames, label")
+        plain = [reading for reading in readings(file, "blank") if reading.header == "no"]
+        reading = next(r for r in plain if r.shape == "blank-separated path, num_frames, label")
         if reading.doubt is not None:
             raise UsageError(f"{reading.doubt}; a list of {form} has them in each line")
     for place, row in reading.rows:
@@ -71,7 +72,7 @@ def _read_frames(file: Path) -> Reading:
     )
     if not rows:
         raise UsageError(f"{quote(str(file))} names no video")
-    return Reading(shape="a list of frames", rows=rows, has_header=True)
+    return Reading(shape="a list of frames", rows=rows, header="sure")
 
 
 def _lines(file: Path) -> Iterator[tuple[int, list[str]]]:

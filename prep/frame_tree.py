@@ -104,7 +104,10 @@ def _measure(found: Frames, frames: Path) -> tuple[Outcome, FrameTable]:
         raise FolderProblem("decode", detail)
     remark = None
     if found.others:
-        remark = f"left out {count(len(found.others), 'file')} that are no frames: {quote_some(found.others)}"
+        remark = (
+            f"left out {count(len(found.others), 'file that is no frame', 'files that are no frames')}: "
+            f"{quote_some(found.others)}"
+        )
     table_N = np.array(entries, FRAME_DTYPE)
     outcome = Outcome(
         status="ok",

@@ -26,7 +26,8 @@ def adopt(arguments: argparse.Namespace) -> int:
         done = adopt(arguments.dir, found, arguments.out, num_jobs=processors.count, quiet=arguments.quiet)
     except (KeyboardInterrupt, Interrupted) as error:
         raise Interrupted(f"{str(error) or 'interrupted'}; {resume_hint()}") from None
-    print_result(arguments, result_table(arguments.out, done), result_lines(arguments.out, done))
+    table = {**result_table(arguments.out, done), "notes": found.scan.notes}
+    print_result(arguments, table, result_lines(arguments.out, done))
     return exit_code_of(done)
 
 

@@ -9,10 +9,9 @@ import zlib
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from manifests.atomic import atomic_write, disk_errors
+from manifests.closing import Closing
 from manifests.records import Outcome, by_name
 
 
@@ -25,13 +24,13 @@ class Entry:
     table_crc32: int
 
 
-class Journal:
+class Journal(Closing):
     """Appends entries. Raises StoreError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         with disk_errors(path):
-            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by __exit__
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by `close`
             if self._file.tell():
                 self._file.write(b"\n")  # what a killed run left unfinished stays a line of its own
 
@@ -39,12 +38,7 @@ class Journal:
         with disk_errors(self._path):
             self._file.write(_line(entry))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._file.close()
 
 

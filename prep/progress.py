@@ -1,17 +1,16 @@
 """The progress bar of an extraction, on stderr."""
 
 import sys
-from types import TracebackType
-from typing import Self
 
 from tqdm import tqdm
 
+from manifests.closing import Closing
 from manifests.records import Outcome, Source
 
 _SECONDS_BETWEEN_LINES_OF_A_LOG = 30.0
 
 
-class Progress:
+class Progress(Closing):
     """Videos done, frames a second, failures and the time left; each failure on a line of its own.
 
     Where stderr is no terminal (a log) the bar is printed seldom; with `quiet` nothing is.
@@ -47,12 +46,7 @@ class Progress:
         if not self._quiet:
             tqdm.write(line, file=sys.stderr)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._bar.close()
 
 

@@ -211,10 +211,8 @@ def _sentences(made: Reconciliation) -> list[str]:
             lines.append(f"{count(len(pairs), 'video')} {words}, such as {quote(source)}: {detail}")
     if made.near:
         name, source = made.near[0]
-        lines.append(
-            f"{count(len(made.near), 'video')} found by a rule, not simply by path or id, such as {quote(source)} for "
-            f"{quote(name)}"
-        )
+        number = count(len({found for _, found in made.near}), "video")
+        lines.append(f"{number} found by a rule, not simply by path or id, such as {quote(source)} for {quote(name)}")
     for name, source in made.suggestions[:3]:
         lines.append(f"is {quote(source)}, which no annotation names, the missing {quote(name)}? then rename it")
     if len(made.suggestions) > 3:

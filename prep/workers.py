@@ -7,12 +7,11 @@ itself (a full disk, a bug) travels as a value and is raised here, in the thread
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 import joblib
 
 from manifests.atomic import disk_errors, sync_file_system
+from manifests.closing import Closing
 from manifests.errors import Error
 from prep.child import Child, Job, Reply
 from prep.taking import Take
@@ -24,7 +23,7 @@ _START_ATTEMPTS = 3
 """A process that does not start is tried again: on a busy machine that may be the fault of the moment."""
 
 
-class Workers:
+class Workers(Closing):
     """`num_workers` decoding processes; see `extract`, which gives nothing any more after `stop`."""
 
     def __init__(self, num_workers: int, timeout_s: float) -> None:
@@ -75,12 +74,7 @@ class Workers:
         for child in list(self._children):
             child.kill()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self.stop()
         self._end_children()
 

@@ -21,6 +21,7 @@ from typing import Any
 import av
 import numpy as np
 import numpy.typing as npt
+import simplejpeg
 from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
@@ -167,6 +168,20 @@ def _to_encode(frame: UInt8Array | VideoFrame, clip: Clip, index: int) -> VideoF
 
 
 # --- Files that are odd or damaged ---
+
+
+class ListWriter:
+    """Keeps the frames that it is given."""
+
+    def __init__(self) -> None:
+        self.jpegs: list[bytes] = []
+
+    def add(self, jpeg: bytes) -> None:
+        self.jpegs.append(jpeg)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [read_number(simplejpeg.decode_jpeg(jpeg, colorspace="RGB")) for jpeg in self.jpegs]
 
 
 def packet_spans(path: Path) -> list[tuple[int, int]]:

@@ -41,6 +41,9 @@ _START_S = 1.0
 _LEAST_S = 0.1
 """So much of extracting is measured, however short the time."""
 
+_LEAST_SHARE = 0.1
+"""An extraction that takes less than this share of its start more than that is lost in its noise."""
+
 _STEP_SHARE = 0.7
 """The time of such a row in a round, in those of one extraction: most steps are shorter."""
 
@@ -194,7 +197,12 @@ def _by_start(rows: Sequence[Row]) -> dict[tuple[str, int], Row]:
 
 
 def _without(whole: Sample, start: Sample) -> Sample:
-    return replace(whole, cpu_s=whole.cpu_s - start.cpu_s, wall_s=whole.wall_s - start.wall_s)
+    if whole.failure is not None or start.failure is not None:
+        return whole if whole.failure is not None else start
+    left = replace(whole, cpu_s=whole.cpu_s - start.cpu_s, wall_s=whole.wall_s - start.wall_s)
+    if left.cpu_s < _LEAST_SHARE * start.cpu_s or left.wall_s < _LEAST_SHARE * start.wall_s:
+        return Sample(failure="too short to be told from the start of a process: give more or longer videos")
+    return left
 
 
 def _turned(rows: Sequence[Row], number: int) -> list[Row]:

@@ -13,9 +13,9 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from manifests.closing import Closing
 from manifests.recipe import recipe_from_table
 from prep.bench.steps import Sample, Task, run_step
 from prep.decoders.interface import VideoError
@@ -55,7 +55,7 @@ class _Running:
     unread: bytes = b""
 
 
-class Meters:
+class Meters(Closing):
     """As many measuring processes as wanted, started when needed; see `measure`."""
 
     def __init__(self) -> None:
@@ -97,12 +97,7 @@ class Meters:
         line, _, running.unread = running.unread.partition(b"\n")
         return Sample(**json.loads(line))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         while self._running:
             _end(self._running.pop())
 

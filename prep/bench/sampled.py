@@ -103,7 +103,9 @@ def reference(path: Path) -> tuple[tuple[UInt8Array, ...], int]:
     with PyavDecoder(path) as decoder:
         for frame in decoder.frames():
             matrix = frame.native.colorspace
-            samples.append(_sample(frame.native, reformatter, matrix))
+            # Through RGB, as the pictures come, where colours beyond it are clipped.
+            native = VideoFrame.from_ndarray(PyavFrame(frame.native, None, reformatter).rgb(matrix), format="rgb24")
+            samples.append(_sample(native, reformatter, matrix))
     return tuple(samples), matrix
 
 

@@ -236,5 +236,5 @@ def _number(value: float | None, form: str) -> str:
 def header_lines(measured: Measured) -> list[str]:
     videos, frames = count(len(measured.num_frames), "video"), count(sum(measured.num_frames.values()), "frame")
     rounds, left_out = count(measured.num_rounds, "round"), len(measured.left_out)
-    more = f"; {left_out} more were looked at and left out" if left_out else ""
+    more = f"; {count(left_out, 'other')} looked at and left out" if left_out else ""
     return [f"{videos}, {frames}, {rounds} in {measured.seconds:.0f} s{more}"]

@@ -1,67 +1,60 @@
 """How the lines of a list file are to be read: what separates the fields, and what each of them is.
 
     A/x.avi 3                 path, label
+    3 A/x.avi                 label, path
     A/x 97 3                  path, number of frames, label
     A/x.avi                   path
-    path,label,split          a table whose first line names its columns
+    path,label,split          a table whose first line names its columns (`list_columns`)
 
 Fields stand between commas, tabs or semicolons, in double quotes where they hold such; or between blanks, and then a
 path may hold blanks itself, or stand in double or single quotes. A double quote within double quotes may be doubled.
+Without a header, a last column that is empty in every line is none.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from manifests.errors import UsageError
 from manifests.wording import quote
 from prep.datasets.annotation_files import read_lines, read_rows, where
+from prep.datasets.list_columns import KNOWN, kind_of_header, roles_of, seem_columns
+from prep.datasets.walk import is_video_name
 
 SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "blank": " "}
 _NAME_OF = {character: name for name, character in SEPARATORS.items()}
 
-_ROLES = {
-    "path": (
-        "path",
-        "video",
-        "videos",
-        "video_path",
-        "file",
-        "files",
-        "file_name",
-        "filename",
-        "filepath",
-        "file_path",
-    ),
-    "label": ("label", "labels", "label_id", "class_id", "class_index", "target"),
-    "class_name": ("class", "class_name", "classname", "category", "action", "label_name"),
-    "num_frames": ("num_frames", "n_frames", "nframes", "frames", "total_frames", "frame_count"),
-    "subset": ("subset", "split"),
-    "start": ("start", "start_s", "start_time", "time_start", "start_sec", "start_seconds", "clip_start"),
-    "end": ("end", "end_s", "end_time", "time_end", "end_sec", "end_seconds", "clip_end"),
-}
-_ROLE_OF = {name: role for role, names in _ROLES.items() for name in names}
 _FRAME_LIST = "original_vido_id"  # so spelled in the lists of frames that SlowFast reads
 _PATH = r"""(?:"(?P<double>.+)"|'(?P<single>.+)'|(?P<plain>\S.*?))"""
-_BLANK_SHAPES = {
-    ("path", "num_frames", "label"): re.compile(_PATH + r"\s+(?P<num_frames>[0-9]{1,9})\s+(?P<label>\S+)"),
-    ("path", "label"): re.compile(_PATH + r"\s+(?P<label>\S+)"),
-    ("path",): re.compile(_PATH),
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_SECOND_PATH = re.compile(r"""[^"'].*[\s,;](?:/|[A-Za-z]:[/\\]).*""")
+"""More than a path: an absolute one, and something before it."""
+
+_BLANK_SHAPES = (("path", "num_frames", "label"), ("path", "label"), ("label", "path"), ("path",))
+_SHAPES: dict[int, tuple[tuple[str, ...], ...]] = {
+    1: (("path",),),
+    2: (("path", "label"), ("label", "path")),
+    3: (("path", "num_frames", "label"),),
 }
-_SHAPES: dict[int, tuple[str, ...]] = {1: ("path",), 2: ("path", "label"), 3: ("path", "num_frames", "label")}
+Row = tuple[str, dict[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """One way to read a file: its rows, each with the words that say where it is, and its fields by role. `unknown` are
-    columns of a header that say nothing to us. `doubt` is what is wrong with the first line that does not fit."""
+    columns of a header that say nothing to us. `doubt` is what is wrong with the first line that does not fit.
+
+    `header` tells whether the first line is one: "no"; "sure"; "likely", unless it names a file; "maybe", if moreover
+    the rows fit and name as many files as without. An `is_unusual` reading is right only where it names more files
+    than any other."""
 
     shape: str
-    rows: tuple[tuple[str, dict[str, str]], ...]
+    rows: tuple[Row, ...]
     unknown: tuple[str, ...] = ()
-    has_header: bool = False
+    header: str = "no"
     doubt: str | None = None
+    is_unusual: bool = False
 
 
 def readings(file: Path, separator: str | None) -> list[Reading]:
@@ -82,10 +75,24 @@ def readings(file: Path, separator: str | None) -> list[Reading]:
             continue
         found += _table(file, character)
     if chosen in (None, " "):
-        found += [_blanks(file, shape) for shape in _BLANK_SHAPES]
+        found += _blanks(lines)
     if chosen is not None and chosen != " " and not found:
         raise UsageError(f"{quote(str(file))} has no fields between {quote(chosen)}")
-    return [reading for reading in found if reading.has_header] or found
+    return found
+
+
+def refuse_header(file: Path, separator: str | None) -> None:
+    """Raises UsageError where the first line, which is no header that can be used, seems to be one."""
+    place, line = read_lines(file)[0]
+    chosen = _separator(separator)
+    characters = [character for character in SEPARATORS.values() if chosen in (None, character)]
+    for character in characters:
+        words = line.split() if character == " " else line.split(character)
+        if seem_columns([word.strip(" \t\"'") for word in words]):
+            raise UsageError(
+                f"{place}: {quote(line)} seems to be a header, and cannot be used as one: name the columns "
+                f"{KNOWN}, or remove the line"
+            )
 
 
 def _separator(given: str | None) -> str | None:
@@ -98,53 +105,135 @@ def _separator(given: str | None) -> str | None:
 
 
 def _table(file: Path, separator: str) -> Iterator[Reading]:
-    """The readings of a file as a table: one, or none where the quotes are wrong."""
+    """The readings of a file as a table: with its header, if it may have one, and without."""
+    rows: list[tuple[int, list[str]]] = []
+    broken = None
     try:
-        rows = list(read_rows(file, separator))
+        for row in read_rows(file, separator):
+            rows.append(row)
     except UsageError as error:
-        yield Reading(shape="table", rows=(), doubt=str(error))
+        broken = str(error)
+    header = kind_of_header(rows[0][1], is_table=True) if rows else "no"
+    if header != "no":
+        yield _headed_table(file, rows, separator, header, broken)
+    if broken is not None:
+        yield Reading(shape="table", rows=(), doubt=broken)
         return
-    names = [re.sub(r"[\s\-]+", "_", name.lower()) for name in rows[0][1]]
-    roles = tuple(_ROLE_OF.get(name, "") for name in names)
-    has_header = "path" in roles and len(names) > 1
-    if has_header:
-        known = [role for role in roles if role]
-        if len(set(known)) < len(known):
-            raise UsageError(f"{where(file, rows[0][0])}: two columns for one thing: {quote(', '.join(rows[0][1]))}")
-    elif len(names) not in _SHAPES:
-        doubt = f"{where(file, rows[0][0])}: expected path and label, got {len(names)} fields"
+    num_fields = len(rows[0][1])
+    is_cut = num_fields > 2 and all(len(row) == num_fields and not row[-1] for _, row in rows)
+    if is_cut:
+        rows, num_fields = [(number, row[:-1]) for number, row in rows], num_fields - 1
+    if num_fields not in _SHAPES:
+        doubt = f"{where(file, rows[0][0])}: expected path and label, got {num_fields} fields; a header may name others"
         yield Reading(shape="table", rows=(), doubt=doubt)
         return
-    else:
-        roles = _SHAPES[len(names)]
-    good, doubt_of_row = [], None
-    for number, row in rows[1:] if has_header else rows:
+    for shape in _SHAPES[num_fields]:
+        reading = _plain_table(file, rows, separator, shape)
+        if is_cut and shape == ("path", "label") and all(_NUMBER.fullmatch(row[1]) for _, row in rows):
+            doubt = (
+                f"{where(file, rows[0][0])}: every line ends in an empty field, and {quote(rows[0][1][1])} may be a "
+                "label or a number of frames: remove the separator at the end, or give the list a header"
+            )
+            reading = Reading(shape=reading.shape, rows=reading.rows, doubt=doubt)
+        yield reading
+
+
+def _headed_table(
+    file: Path, rows: Sequence[tuple[int, list[str]]], separator: str, header: str, broken: str | None
+) -> Reading:
+    names = rows[0][1]
+    try:
+        roles = roles_of(names)
+    except ValueError as error:
+        return Reading(shape="table", rows=(), header=header, doubt=f"{where(file, rows[0][0])}: {error}")
+    good, doubt = [], broken
+    for number, row in rows[1:]:
         fields = {role: field for role, field in zip(roles, row, strict=False) if role}
-        bad_count = not has_header and "num_frames" in fields and not re.fullmatch(r"[0-9]{1,9}", fields["num_frames"])
-        if len(row) != len(roles) or bad_count or not fields["path"]:
-            expected = ", ".join(rows[0][1]) if has_header else ""
-            shown = expected or ", ".join(roles)
-            doubt_of_row = f"{where(file, number)}: expected {shown}, got {quote(separator.join(row))}"
+        if len(row) != len(roles) or not fields["path"]:
+            doubt = f"{where(file, number)}: expected {', '.join(names)}, got {quote(separator.join(row))}"
             break
         good.append((where(file, number), fields))
-    yield Reading(
+    return Reading(
         shape=f"{_NAME_OF[separator]}-separated {', '.join(role or '-' for role in roles)}",
         rows=tuple(good),
-        unknown=tuple(name for name, role in zip(rows[0][1], roles, strict=True) if not role) if has_header else (),
-        has_header=has_header,
-        doubt=doubt_of_row,
+        unknown=_unknown(names, roles),
+        header=header,
+        doubt=doubt,
     )
 
 
-def _blanks(file: Path, shape: tuple[str, ...]) -> Reading:
+def _unknown(names: Sequence[str], roles: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name, role in zip(names, roles, strict=True) if not role)
+
+
+def _plain_table(file: Path, rows: Sequence[tuple[int, list[str]]], separator: str, shape: tuple[str, ...]) -> Reading:
     good, doubt = [], None
-    for place, line in read_lines(file):
-        match = _BLANK_SHAPES[shape].fullmatch(line)
-        if match is None:
-            doubt = f"{place}: expected {' '.join(shape)}, got {quote(line)}"
+    for number, row in rows:
+        fields = dict(zip(shape, row, strict=False))
+        if len(row) != len(shape) or not _is_plain(fields, shape):
+            doubt = f"{where(file, number)}: expected {', '.join(shape)}, got {quote(separator.join(row))}"
             break
+        good.append((where(file, number), fields))
+    return Reading(shape=f"{_NAME_OF[separator]}-separated {', '.join(shape)}", rows=tuple(good), doubt=doubt)
+
+
+def _is_plain(fields: dict[str, str], shape: tuple[str, ...]) -> bool:
+    """Whether the fields of a line without a header may be what `shape` has: no label is called like a video."""
+    path, label = fields["path"], fields.get("label", "")
+    if not path or is_video_name(label) or not _NUMBER.fullmatch(fields.get("num_frames", "0")):
+        return False
+    is_path = "/" in path or "\\" in path or is_video_name(path)
+    return shape[0] == "path" or (is_path and "/" not in label and "\\" not in label)
+
+
+def _blanks(lines: Sequence[tuple[str, str]]) -> Iterator[Reading]:
+    """The readings of lines with fields between blanks: with a header, if the first may be one, and without."""
+    place, first = lines[0]
+    names = [word.strip("\"'") for word in first.split()]
+    header = kind_of_header(names, is_table=False)
+    if header != "no":
+        try:
+            yield _headed_blanks(lines[1:], names, roles_of(names), header)
+        except ValueError as error:
+            yield Reading(shape="blank-separated", rows=(), header=header, doubt=f"{place}: {error}")
+    for shape in _BLANK_SHAPES:
+        yield _plain_blanks(lines, shape)
+
+
+def _headed_blanks(
+    lines: Sequence[tuple[str, str]], names: Sequence[str], roles: tuple[str, ...], header: str
+) -> Reading:
+    rows, doubt = _match_lines(lines, roles, " ".join(names))
+    shape = f"blank-separated {', '.join(role or '-' for role in roles)}"
+    return Reading(shape=shape, rows=rows, unknown=_unknown(names, roles), header=header, doubt=doubt)
+
+
+def _plain_blanks(lines: Sequence[tuple[str, str]], shape: tuple[str, ...]) -> Reading:
+    rows, doubt = _match_lines(lines, shape, " ".join(shape))
+    for number, ((place, line), (_, fields)) in enumerate(zip(lines, rows, strict=False)):
+        if not _is_plain(fields, shape) or (shape == ("path",) and _SECOND_PATH.fullmatch(line)):
+            rows, doubt = rows[:number], f"{place}: expected {' '.join(shape)}, got {quote(line)}"
+            break
+    # A path of several words may begin with what looks like a class.
+    is_unusual = shape[0] == "label" and not all(_NUMBER.fullmatch(fields["label"]) for _, fields in rows)
+    shown = f"blank-separated {', '.join(shape)}"
+    return Reading(shape=shown, rows=rows, doubt=doubt, is_unusual=is_unusual)
+
+
+def _match_lines(
+    lines: Sequence[tuple[str, str]], roles: tuple[str, ...], expected: str
+) -> tuple[tuple[Row, ...], str | None]:
+    """The fields of the lines up to the first that has not those of `roles`, and what is wrong with that."""
+    pattern = re.compile(
+        r"\s+".join(_PATH if role == "path" else rf"(?P<{role}>\S+)" if role else r"\S+" for role in roles)
+    )
+    good: list[Row] = []
+    for place, line in lines:
+        match = pattern.fullmatch(line)
+        if match is None:
+            return tuple(good), f"{place}: expected {expected}, got {quote(line)}"
         parts = match.groupdict()
         double, single, plain = (parts.pop(kind) for kind in ("double", "single", "plain"))
         path = double.replace('""', '"') if double else single or plain
         good.append((place, {"path": path, **parts}))
-    return Reading(shape=f"blank-separated {', '.join(shape)}", rows=tuple(good), doubt=doubt)
+    return tuple(good), None

@@ -24,7 +24,7 @@ from manifests.wording import count, quote, quote_some
 from prep.datasets import Scan
 from prep.datasets.annotation_files import annotation_files, likely_places, read_lines
 from prep.datasets.listed import Line, gather
-from prep.datasets.match import class_of_folder, match, near_names, require_matches
+from prep.datasets.match import class_of_folder, match, match_again, near_names, require_matches, with_one_name
 from prep.datasets.rows import make_rows
 from prep.datasets.walk import find_videos, is_video_name, left_out, num_left_out
 
@@ -56,6 +56,8 @@ def scan(root: Path, annotations: Sequence[Path] = ()) -> Scan:
     matches, by_name = match([video.path for video in found.videos], listed.items, labels)
     if lines:
         require_matches(root, matches, lines[0])
+    again, _ = match_again(matches, listed.items.keys() - set(matches.values()))
+    listed = gather(with_one_name(lines, matches, again))
     sources = make_rows(
         found.videos, listed.items, matches, labels, folder_class=lambda path: class_of_folder(path, labels)
     )

@@ -103,6 +103,12 @@ def with_flipped_bytes(path: Path) -> Path:
     return flip_bytes(path, position + size // 2, 8)
 
 
+def with_a_lost_block(path: Path) -> Path:
+    """The demuxer drops the rest of the cluster, and the file seems to end there."""
+    write_clip(path, SIMPLE)
+    return flip_bytes(path, packet_spans(path)[12][0], 2)
+
+
 def without_end(path: Path) -> Path:
     write_clip(path, SIMPLE)
     return truncate(path, packet_spans(path)[25][0])
@@ -175,6 +181,7 @@ KINDS = (
         tuple(range(15, 40)),
     ),
     Kind("a packet with flipped bits", "flipped.mp4", with_flipped_bytes, None),
+    Kind("a damaged block header in MKV", "block.mkv", with_a_lost_block, None),
     Kind("a file that is cut short", "cut.avi", without_end, None),
     Kind(
         "no key frame at the start",

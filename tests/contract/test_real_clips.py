@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import simplejpeg
+from clips import ListWriter
 
 from prep.decoders import DECODERS, open_decoder
 from prep.decoders.interface import VideoError
@@ -86,16 +87,6 @@ FAILURES_ALLOWED = {
 
 pytestmark = pytest.mark.skipif(not EXPECTED, reason=f"the real clips are not at {VIDEOS}")
 HAS_FFMPEG = shutil.which("ffmpeg") is not None
-
-
-class ListWriter:
-    """Keeps the frames that it is given."""
-
-    def __init__(self) -> None:
-        self.jpegs: list[bytes] = []
-
-    def add(self, jpeg: bytes) -> None:
-        self.jpegs.append(jpeg)
 
 
 def no_beat() -> None:

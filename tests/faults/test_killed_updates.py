@@ -18,7 +18,7 @@ from manifests import open_dataset
 from manifests.dataset import Dataset
 from prep.verify import verify
 
-CRASHES_TRIED = int(os.environ.get("DECODE_ONCE_CRASHES", "8"))
+CRASHES_TRIED = int(os.environ.get("DECODE_ONCE_CRASHES", "5"))
 
 
 def draw(path: Path, num_frames: int) -> None:

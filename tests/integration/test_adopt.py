@@ -217,6 +217,24 @@ def test_a_list_of_frames(prep: Prep, tmp_path: Path, flags: list[str]) -> None:
     assert found == {"78687": (1, ["val"], 3), "100": (0, ["val"], 3)}
 
 
+def test_lists_that_name_one_folder_in_several_ways(prep: Prep, tmp_path: Path) -> None:
+    for name in ("l1/v_x", "l1/v_y"):
+        write_frames(tmp_path / "tree" / name, names_like("img_%05d.jpg", 3, 1))
+    (tmp_path / "train.txt").write_text("path num_frames label\nl1/v_x 3 0\nl1/v_y 3 1\nl1/v_x.avi 3 0\n")
+    (tmp_path / "val.txt").write_text("v_x 3 0\nV_X.mp4 3 0\nv_y 4 0\nl2/v_y 3 1\n")
+    lists = [flag for kind in ("train", "val") for flag in ("--list", tmp_path / f"{kind}.txt")]
+    done = prep("adopt", tmp_path / "tree", "--out", tmp_path / "out", *lists)
+    assert done.returncode == 0, done.stderr
+    assert "leak: train and val share 1 video that is in both: 'l1/v_x'" in prep("report", tmp_path / "out").stdout
+    rows = rows_of(tmp_path / "out")
+    assert {name: (row["status"], row["label"], row["subsets"]) for name, row in rows.items()} == {
+        "l1/v_x": ("ok", 0, ["train", "val"]),
+        "l1/v_y": ("excluded", -1, ["train", "val"]),
+        "l2/v_y": ("failed", 1, ["val"]),
+    }
+    assert (rows["l1/v_y"]["failure"], rows["l2/v_y"]["failure"]) == ("duplicate_id", "missing")
+
+
 def test_lists_that_cannot_be_read(prep: Prep, tmp_path: Path) -> None:
     write_frames(tmp_path / "tree" / "A" / "a", ["1.jpg"])
     (tmp_path / "two.txt").write_text("A/a 1 0\nA/b 0\n")

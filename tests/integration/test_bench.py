@@ -6,11 +6,15 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from clips import Clip, truncate, write_clip
+from av.video.frame import VideoFrame
+from clips import Clip, numbered_frame, truncate, write_clip
 from conftest import PREP, Prep
+
+from prep.bench.sampled import Pictures, num_wrong, read_by_decord, read_by_opencv, reference
 
 STEPS = {"decode", "scale", "encode", "bare decode"}
 WHOLE = {"discard", "into arrow", "into frames"}
@@ -57,16 +61,20 @@ def test_every_row_of_every_decoder(prep: Prep, videos: Path, temporary: Path) -
         expected |= {(decoder, step, jobs) for step in WHOLE for jobs in (1, 2)}
     sampled = {(decoder, f"sampled {n}", 1) for decoder in ("opencv", "decord") for n in (8, 32)}
     assert set(rows) == expected | sampled
-    assert all(row["failures"] == {} for row in rows.values())
     for key in expected:
         decoder, step, jobs = key
         row = rows[key]
+        if step.startswith("into ") and "too short to be told from the start" in str(row["failures"]):
+            assert row["frames_per_s"] is None  # on a busy machine
+            continue
+        assert row["failures"] == {}
         num_frames = 55 * 4 if step.startswith("into ") else 55 * jobs
         assert (row["num_videos"], row["num_frames"], row["notes"]) == (2, num_frames, []), key
         encodes = "encode" in step or step in WHOLE or step == "opencv loop"
         assert (row["bytes_per_frame"] is not None) == encodes, key
-        assert row["frames_per_cpu_s"] != 0
+        assert row["frames_per_cpu_s"] > 0
     for key in sampled:
+        assert rows[key]["failures"] == {}
         assert (rows[key]["num_asked"], rows[key]["num_right"]) == (int(key[1].split()[1]) * 2,) * 2
     assert all(len(some) == found["num_rounds"] for row in rows.values() for some in row["samples"].values())
     assert list(temporary.iterdir()) == []
@@ -77,7 +85,7 @@ def test_the_table(prep: Prep, videos: Path, temporary: Path) -> None:
     assert done.returncode == 0, done.stderr
     for words in (
         "2 videos, 55 frames, ",
-        "1 more were looked at and left out",
+        "1 other looked at and left out",
         "limit (fastest decode + encode only): ",
         "frames/CPU-s",
         "libjpeg-turbo: encode",
@@ -91,6 +99,32 @@ def test_the_table(prep: Prep, videos: Path, temporary: Path) -> None:
         "right frames",
     ):
         assert words in done.stdout, words
+
+
+def test_a_video_that_is_too_short_to_measure(prep: Prep, temporary: Path, tmp_path: Path) -> None:
+    write_clip(tmp_path / "videos.avi", Clip(name="one", codec="mpeg4", num_frames=1))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "videos.avi").rename(tmp_path / "one" / "frame.avi")
+    done = prep("bench", tmp_path / "one", "--seconds", "2", "--json", "--quiet", env=environment(temporary))
+    for row in json.loads(done.stdout)["rows"]:
+        for figure in (row["frames_per_s"], row["frames_per_cpu_s"]):
+            assert figure is None or figure > 0, row
+
+
+@pytest.mark.parametrize("read", [read_by_opencv, read_by_decord])
+def test_colours_beyond_rgb_make_no_frame_wrong(
+    read: Callable[[Path, int], tuple[list[int], Pictures]], tmp_path: Path
+) -> None:
+    frames = []
+    for number in range(20):
+        frame = VideoFrame.from_ndarray(numbered_frame(number, 96, 72), format="rgb24").reformat(format="yuv420p")
+        for plane, level in zip(frame.planes[1:], (240, 16), strict=True):
+            plane.update(bytes([level]) * plane.buffer_size)
+        frames.append(frame)
+    path = write_clip(tmp_path / "clip.mp4", Clip(name="clip", codec="libx264", num_frames=20), frames)
+    asked, pictures = read(path, 8)
+    assert num_wrong(reference(path), asked, pictures) == 0
+    assert num_wrong(reference(path), [number + 1 for number in asked], pictures) == 8
 
 
 def test_packed_b_frames_by_number_are_found_wrong(prep: Prep, temporary: Path, shared_videos: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from manifests.errors import UsageError
 from manifests.records import Source
 from prep.datasets import DATASETS, Scan, scan
-from prep.datasets.match import match
+from prep.datasets.match import match, match_again
 from prep.datasets.walk import find_videos, is_video_name, left_out
 
 
@@ -684,6 +684,17 @@ def test_ucf101_refuses_a_root_that_has_nothing_of_the_lists(tmp_path: Path) -> 
     )
 
 
+def test_ucf101_lists_that_name_one_file_in_two_ways(tmp_path: Path) -> None:
+    _make(tmp_path, ["A/x.avi", "A/y.avi"])
+    _write(tmp_path, classInd="1 A\n2 B", trainlist01="A/x.avi 1", testlist01="UCF-101/A/x.avi\nA/Y.AVI\nB/x.avi")
+    found = {source.source: (source.failure, source.subsets) for source in scan("ucf101", tmp_path).sources}
+    assert found == {
+        "A/x.avi": (None, ("test01", "train01")),
+        "A/y.avi": (None, ("test01",)),
+        "B/x.avi": ("missing", ("test01",)),
+    }
+
+
 # --- which file a listed path means ---
 
 _LABELS = {"A": 0, "B": 1}
@@ -711,6 +722,21 @@ def test_match(files: list[str], listed: list[str], expected: dict[str, str]) ->
 def test_match_tells_what_it_found_by_file_name() -> None:
     files = ["A/a.avi", "u/A/b.avi", "c.avi", "D.avi"]
     assert match(files, [f"A/{letter}.avi" for letter in "abcd"], _LABELS)[1] == {"c.avi", "D.avi"}
+
+
+@pytest.mark.parametrize(
+    ("matches", "listed", "expected", "by_name"),
+    [
+        ({"A/x.avi": "A/x.avi"}, ["x.avi", "u/A/x.avi", "a/X.avi"],
+         {"x.avi": "A/x.avi", "u/A/x.avi": "A/x.avi", "a/X.avi": "A/x.avi"}, {"x.avi", "a/X.avi"}),
+        ({"A/x.avi": "A/x.avi"}, ["B/x.avi", "x.mp4", "xx.avi", "A"], {}, set()),
+        ({"c/x.avi": "A/x.avi"}, ["u/A/x.avi", "B/x.avi"], {"u/A/x.avi": "c/x.avi"}, {"u/A/x.avi"}),
+        ({"A/x.avi": "A/x.avi", "B/x.avi": "B/x.avi"}, ["x.avi", "u/B/x.avi"], {"u/B/x.avi": "B/x.avi"}, set()),
+        ({"A/x.avi": "A/x.avi", "B/X.avi": "B/X.avi"}, ["x.avi", "X.AVI"], {"x.avi": "A/x.avi"}, {"x.avi"}),
+    ],
+)  # fmt: skip
+def test_match_again(matches: dict[str, str], listed: list[str], expected: dict[str, str], by_name: set[str]) -> None:
+    assert match_again(matches, listed) == (expected, by_name)
 
 
 @pytest.mark.parametrize(

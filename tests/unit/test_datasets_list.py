@@ -397,3 +397,316 @@ def test_quotes_within_names(tmp_path: Path) -> None:
     for quoted in (lambda name: f'"{name}"', lambda name: '"' + name.replace('"', '""') + '"', str):
         rows = summary(scan_text(tmp_path, "".join(f"{quoted(name)} 3\n" for name in names)))
         assert rows == dict.fromkeys(sorted(names), ("3", "train"))
+
+
+# --- several names of one file ---
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("a.mp4", True),
+        ("long/a", False),
+        ("a", True),
+        ("Long/A.MP4", True),
+        ("Long/A", True),
+        ("long/a.mp4", False),
+        ("/else/where/long/a.mp4", False),
+        ("where/long/a", False),
+    ],
+)
+def test_another_name_of_a_file_that_a_list_names_exactly(name: str, near: bool, tmp_path: Path) -> None:
+    make_files(tmp_path, ["long/a.mp4", "long/b.mp4"])
+    texts = {"train.csv": "long/a.mp4,0\nlong/b.mp4,1\n", "val.csv": f"{name},0\n"}
+    write_texts(tmp_path, texts)
+    result = scan("list", tmp_path, [tmp_path / file for file in texts])
+    assert summary(result) == {"long/a.mp4": ("0", "train val"), "long/b.mp4": ("1", "train")}
+    assert result.near == (((name, "long/a.mp4"),) if near else ())
+    made, leaks = look_into(result, tmp_path)
+    assert [(leak.kind, leak.shared) for leak in leaks] == [("video", (("long/a.mp4",),))]
+    assert (made.counts["all"].num_missing, made.counts["val"].num_near) == (0, int(near))
+
+
+def test_names_of_one_file_in_one_list(tmp_path: Path) -> None:
+    make_files(tmp_path, ["long/a.mp4", "long/b.mp4"])
+    result = scan_text(tmp_path, "long/a.mp4,0\na.mp4,0\nlong/a,0\nlong/b.mp4,1\nb,0\n")
+    assert summary(result) == {"long/a.mp4": ("0", "train"), "long/b.mp4": (None, "train")}
+    assert by_source(result)["long/b.mp4"].detail == "has different labels in train.txt: '0', '1'"
+    made = reconcile(result)
+    assert (made.counts["train"].num_lines, made.counts["train"].num_repeated) == (5, 3)
+
+
+def test_windows_of_a_file_under_several_names(tmp_path: Path) -> None:
+    make_files(tmp_path, ["long/a.mp4"])
+    write_texts(
+        tmp_path,
+        {
+            "train.csv": "path,label,start,end\nlong/a.mp4,x,0,1\nlong/a,x,1,2\n",
+            "val.csv": "path,label,start,end\na.mp4,y,0,1.0\na.mp4,y,5,\na.mp4,y,,\n",
+        },
+    )
+    result = scan("list", tmp_path, [tmp_path / "train.csv", tmp_path / "val.csv"])
+    assert summary(result) == {
+        "long/a.mp4": ("y", "val"),
+        "long/a.mp4#t=0,1": (None, "train val"),
+        "long/a.mp4#t=1,2": ("x", "train"),
+        "long/a.mp4#t=5": ("y", "val"),
+    }
+    assert result.near == (
+        ("a.mp4", "long/a.mp4"),
+        ("a.mp4#t=0,1", "long/a.mp4#t=0,1"),
+        ("a.mp4#t=5", "long/a.mp4#t=5"),
+    )
+    assert [leak.kind for leak in look_into(result, tmp_path)[1]] == ["file"]
+
+
+def test_several_names_of_a_file_that_has_none_of_them(tmp_path: Path) -> None:
+    make_files(tmp_path, ["flat/a.mp4"])
+    result = scan_text(tmp_path, "C/a.mp4 0\nC/a 0\n")
+    assert summary(result) == {"flat/a.mp4": ("0", "train")}
+    assert result.near == (("C/a", "flat/a.mp4"), ("C/a.mp4", "flat/a.mp4"))
+
+
+def test_a_name_in_another_folder_is_another_file(tmp_path: Path) -> None:
+    make_files(tmp_path, ["A/1.mp4", "B/2.mp4"])
+    result = scan_text(tmp_path, "A/1.mp4 0\nB/1.mp4 1\nB/2.mp4 1\n")
+    assert summary(result) == {"A/1.mp4": ("0", "train"), "B/1.mp4": ("1", "train"), "B/2.mp4": ("1", "train")}
+    assert reconcile(result).missing == ("B/1.mp4",)
+
+
+def test_a_name_that_several_files_may_have(tmp_path: Path) -> None:
+    make_files(tmp_path, ["A/1.mp4", "B/1.mp4", "B/1.avi"])
+    listed = "A/1.mp4 0\nB/1.mp4 0\nB/1.avi 0\n"
+    assert reconcile(scan_text(tmp_path, f"{listed}1.mp4 0\nB/1 0\n")).missing == ("1.mp4", "B/1")
+    make_files(tmp_path, ["x.avi"])
+    assert refusal(lambda: scan_text(tmp_path, "x.avi 0\nC/x.avi 0\nD/x.avi 1\n")) == (
+        "the file 'x.avi' may be any of the listed videos 'C/x.avi', 'D/x.avi': write its path in one way"
+    )
+
+
+# --- headers ---
+
+HEADED = {"long/a.mp4": ("0", "train"), "long/b 2.mp4": ("1", "train")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "path label\nlong/a.mp4 0\nlong/b 2.mp4 1\n",
+        "Video_Path Class-ID\n'long/a.mp4' 0\n\"long/b 2.mp4\" 1\n",
+        "label path\n0 long/a.mp4\n1 long/b 2.mp4\n",
+        "name label source\nlong/a 0 tv\nlong/b 2 1 web\n",
+        "path num_frames label\nlong/a.mp4 3 0\nlong/b 2.mp4 4 1\n",
+        "name,label\nlong/a.mp4,0\nlong/b 2.mp4,1\n",
+        "clip;label\nlong/a.mp4;0\nlong/b 2.mp4;1\n",
+        "filename\tname\tid\tlabel\nlong/a.mp4\tx\t1\t0\nlong/b 2.mp4\ty\t2\t1\n",
+        "name,video_id,label\nlong/a.mp4,1,0\nlong/b 2.mp4,2,1\n",
+        "video_id,label,comment\na,0,\nb 2,1,good\n",
+        "class_id,id\n0,a\n1,b 2\n",
+    ],
+)
+def test_headers(text: str, tmp_path: Path) -> None:
+    make_files(tmp_path, list(HEADED))
+    result = scan_text(tmp_path, text)
+    assert summary(result) == HEADED
+    assert result.classes == ("0", "1")
+
+
+@pytest.mark.parametrize("word", ["path", "video", "clip", "Video_ID"])
+def test_a_header_of_one_column(word: str, tmp_path: Path) -> None:
+    make_files(tmp_path, list(HEADED))
+    text = f"{word}\nlong/a.mp4\nlong/b 2.mp4\n"
+    for separator in (None, "blank", "comma"):
+        assert summary(scan_text(tmp_path, text, separator=separator)) == dict.fromkeys(HEADED, (None, "train"))
+
+
+def test_a_header_when_the_separator_is_given(tmp_path: Path) -> None:
+    make_files(tmp_path, list(HEADED))
+    assert summary(scan_text(tmp_path, "path label\nlong/a.mp4 0\nlong/b 2.mp4 1\n", separator="blank")) == HEADED
+
+
+def test_a_first_line_that_names_a_file_is_no_header(tmp_path: Path) -> None:
+    make_files(tmp_path, ["clip.mp4", "name.mp4", "video of action.mp4"])
+    assert summary(scan_text(tmp_path, "clip action\nname label\n")) == {
+        "clip.mp4": ("action", "train"),
+        "name.mp4": ("label", "train"),
+        "video of action.mp4": (None, "excluded"),
+    }
+    assert summary(scan_text(tmp_path, "clip\nname\n"))["clip.mp4"] == (None, "train")
+    assert summary(scan_text(tmp_path, "video of action walk\nname run\n"))["name.mp4"] == ("run", "train")
+
+
+def test_a_missing_video_that_begins_with_words_of_columns(tmp_path: Path) -> None:
+    make_files(tmp_path, ["some clip.mp4"])
+    result = scan_text(tmp_path, "video of action walk\nsome clip run\n")
+    assert summary(result) == {"some clip.mp4": ("run", "train"), "video of action": ("walk", "train")}
+
+
+@pytest.mark.parametrize(
+    "line", ["title label", "title,label", "my film\tclass", "label;title", "split;label", "a b class"]
+)
+def test_headers_that_cannot_be_used(line: str, tmp_path: Path) -> None:
+    make_files(tmp_path, list(HEADED))
+    separator = next((character for character in ",;\t" if character in line), " ")
+    rows = "".join(f"{name}{separator}walk\n" for name in ("long/a.mp4", "long/b.mp4"))
+    assert refusal(lambda: scan_text(tmp_path, f"{line}\n{rows}")) == (
+        f"'{tmp_path}/train.txt', line 1: {line!r} seems to be a header, and cannot be used as one: name the columns "
+        "path (or video, file, name, clip, video_id), label (or class_id), class (or category, action), split, "
+        "num_frames, start, end, duration, or remove the line"
+    )
+
+
+def test_a_row_that_does_not_fit_its_header(tmp_path: Path) -> None:
+    make_files(tmp_path, list(HEADED))
+    assert refusal(lambda: scan_text(tmp_path, "path label\nlong/a.mp4 0\nlong/b\n")) == (
+        f"'{tmp_path}/train.txt', line 3: expected path label, got 'long/b'"
+    )
+
+
+# --- columns of times ---
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "start,end", "t_start,t_end", "tstart,tend", "start_time,end_time", "startTime,endTime", "starttime,endtime",
+        "start_s,end_s", "start (s),end (s)", "begin,stop", "begin_time,end_time", "start_sec,stop_sec",
+        "time_start,time_end", "Segment-Start,Segment-End", "clip start,clip end", "start_timestamp,end_timestamp",
+        "end_seconds,start_seconds",
+    ],
+)  # fmt: skip
+def test_names_of_columns_of_times(columns: str, tmp_path: Path) -> None:
+    make_files(tmp_path, ["a.mp4"])
+    times = "2,0.5" if columns.startswith("end") else "0.5,2"
+    assert list(summary(scan_text(tmp_path, f"path,{columns}\na.mp4,{times}\n"))) == ["a.mp4#t=0.5,2"]
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ("0.1,0.2", "a.mp4#t=0.1,0.3"),
+        (",2", "a.mp4#t=0,2"),
+        ("5,", "a.mp4#t=5"),
+        (",", "a.mp4"),
+        ("1e1,.5", "a.mp4#t=10,10.5"),
+    ],
+)
+def test_a_start_and_a_duration(times: str, expected: str, tmp_path: Path) -> None:
+    make_files(tmp_path, ["a.mp4"])
+    assert list(summary(scan_text(tmp_path, f"path,start_time,duration\na.mp4,{times}\n"))) == [expected]
+
+
+def test_a_duration_that_is_none(tmp_path: Path) -> None:
+    make_files(tmp_path, ["a.mp4"])
+    for duration, expected in {
+        "-1": "the duration '-1' is no time from 0 on",
+        "0": "it ends at 2 s, not after its start at 2 s",
+    }.items():
+        assert refusal(lambda text=f"path,start,duration\na.mp4,2,{duration}\n": scan_text(tmp_path, text)) == (  # type: ignore[misc]
+            f"'{tmp_path}/train.txt', line 2: {expected}; times are seconds, such as 12.5, or empty"
+        )
+
+
+@pytest.mark.parametrize(
+    ("columns", "odd"),
+    [
+        ("start_frame,end_frame", "'start_frame', 'end_frame'"),
+        ("startFrame,endFrame", "'startFrame', 'endFrame'"),
+        ("first_frame,last_frame", "'first_frame', 'last_frame'"),
+        ("start_ms,end_ms", "'start_ms', 'end_ms'"),
+        ("from,to", "'from', 'to'"),
+        ("onset,offset", "'onset', 'offset'"),
+        ("start,length", "'length'"),
+        ("start,end_frame", "'end_frame'"),
+        ("start_frame,end", "'start_frame'"),
+        ("start,duration_ms", "'duration_ms'"),
+    ],
+)
+def test_columns_that_may_tell_times(columns: str, odd: str, tmp_path: Path) -> None:
+    make_files(tmp_path, ["a.mp4"])
+    separators = {"": ",", "blank": " "}
+    for name, character in separators.items():
+        text = f"path,{columns}\na.mp4,1,2\n".replace(",", character)
+        assert refusal(lambda text=text, name=name: scan_text(tmp_path, text, separator=name or None)) == (  # type: ignore[misc]
+            f"'{tmp_path}/train.txt', line 1: {odd} may tell times or frames, and windows are told in seconds, by "
+            "start and end, or by start and duration: name the columns so where they hold seconds, or remove them"
+        )
+
+
+@pytest.mark.parametrize(
+    ("columns", "source"),
+    [
+        ("start,end,start_frame,end_frame,duration", "a.mp4#t=1,2"),
+        ("duration,fps,time,end_date,trend", "a.mp4"),
+        ("start,weight,x,y,z", "a.mp4#t=1"),
+    ],
+)
+def test_columns_beside_times_that_are_not_used(columns: str, source: str, tmp_path: Path) -> None:
+    make_files(tmp_path, ["a.mp4"])
+    result = scan_text(tmp_path, f"path,{columns}\na.mp4,1,2,3,4,5\n")
+    assert list(summary(result)) == [source]
+    assert any("did not use the columns" in note for note in result.notes)
+
+
+# --- labels in other places ---
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 long/a.mp4\n1 long/b 2.mp4\n",
+        "0 /else/long/a.mp4\n1 '/else/long/b 2.mp4'\n",
+        "0,long/a.mp4\n1,long/b 2.mp4\n",
+        "0\tlong/a\n1\tlong/b 2\n",
+        "0;/else/long/a.mp4\n1;/else/long/b 2.mp4\n",
+        "0,long/a.mp4,\n1,long/b 2.mp4,\n",
+        "long/a.mp4,30,0,\nlong/b 2.mp4,40,1,\n",
+    ],
+)
+def test_labels_before_paths_and_separators_at_the_end(text: str, tmp_path: Path) -> None:
+    make_files(tmp_path, list(HEADED))
+    result = scan_text(tmp_path, text)
+    assert summary(result) == HEADED
+    assert result.near == ()
+
+
+@pytest.mark.parametrize("separator", [" ", ",", "\t", ";"])
+@pytest.mark.parametrize("prefix", ["", "/else/"])
+def test_class_names_before_paths(separator: str, prefix: str, tmp_path: Path) -> None:
+    make_files(tmp_path, ["long/a.mp4", "long/b.mp4"])
+    text = f"walk{separator}{prefix}long/a.mp4\nrun{separator}{prefix}long/b.mp4\n"
+    assert summary(scan_text(tmp_path, text)) == {"long/a.mp4": ("walk", "train"), "long/b.mp4": ("run", "train")}
+
+
+def test_a_number_before_a_separator_at_the_end(tmp_path: Path) -> None:
+    make_files(tmp_path, ["long/a.mp4", "long/b.mp4"])
+    assert refusal(lambda: scan_text(tmp_path, "long/a.mp4,0,\nlong/b.mp4,1,\n")) == (
+        f"'{tmp_path}/train.txt', line 1: every line ends in an empty field, and '0' may be a label or a number of "
+        "frames: remove the separator at the end, or give the list a header"
+    )
+    named = scan_text(tmp_path, "long/a.mp4,walk,\nlong/b.mp4,run,\n")
+    assert summary(named) == {"long/a.mp4": ("walk", "train"), "long/b.mp4": ("run", "train")}
+
+
+def test_paths_that_begin_with_a_word_or_a_number(tmp_path: Path) -> None:
+    make_files(tmp_path, ["my long/a.mp4", "1 b/b.mp4"])
+    assert summary(scan_text(tmp_path, "my long/a.mp4\n1 b/b.mp4\n")) == {
+        "1 b/b.mp4": (None, "train"),
+        "my long/a.mp4": (None, "train"),
+    }
+
+
+def test_paths_of_another_tree_that_begin_with_a_word_or_a_number(tmp_path: Path) -> None:
+    make_files(tmp_path, ["a.mp4", "b.mp4"])
+    assert summary(scan_text(tmp_path, "my long/a.mp4\nmy b/b.mp4\n")) == dict.fromkeys(
+        ["a.mp4", "b.mp4"], (None, "train")
+    )
+    assert refusal(lambda: scan_text(tmp_path, "0 long/a.mp4\n1 b/b.mp4\n")) == (
+        f"'{tmp_path}/train.txt' can be read as blank-separated label, path or as blank-separated path, and both name "
+        "videos on disk: put its paths in double quotes, or give --separator"
+    )
+
+
+def test_names_that_are_numbers_stand_before_labels(tmp_path: Path) -> None:
+    make_files(tmp_path, ["3.mp4", "1.mp4"])
+    assert summary(scan_text(tmp_path, "1 3\n3 1\n")) == {"1.mp4": ("3", "train"), "3.mp4": ("1", "train")}

@@ -16,10 +16,10 @@ import pytest
 import simplejpeg
 from clips import (
     Clip,
+    ListWriter,
     flip_bytes,
     numbered_frame,
     packet_spans,
-    read_number,
     rewrite_packets,
     truncate,
     write_clip,
@@ -33,18 +33,6 @@ from prep.recipe import ExtractRecipe, Frames, Limits
 
 NATIVE = Frames(short_side_px=0)
 CLIP = Clip(name="clip", codec="libx264", options={"x264-params": "keyint=10:scenecut=0:bframes=2"})
-
-
-class ListWriter:
-    def __init__(self) -> None:
-        self.jpegs: list[bytes] = []
-
-    def add(self, jpeg: bytes) -> None:
-        self.jpegs.append(jpeg)
-
-    @property
-    def numbers(self) -> list[int]:
-        return [read_number(simplejpeg.decode_jpeg(jpeg, colorspace="RGB")) for jpeg in self.jpegs]
 
 
 def extract(

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import simplejpeg
 from clips import (
     Clip,
+    ListWriter,
     flip_bytes,
     numbered_frame,
     pack_bframes,
     packet_spans,
-    read_number,
     rewrite_packets,
     truncate,
     write_clip,
@@ -54,18 +53,6 @@ DEEP = replace(
 )
 
 WINDOWS = [Window(0, 0.2), Window(0.4, 0.8), Window(0.41, 0.81), Window(0.6, 5), Window(1.4)]
-
-
-class ListWriter:
-    def __init__(self) -> None:
-        self.jpegs: list[bytes] = []
-
-    def add(self, jpeg: bytes) -> None:
-        self.jpegs.append(jpeg)
-
-    @property
-    def numbers(self) -> list[int]:
-        return [read_number(simplejpeg.decode_jpeg(jpeg, colorspace="RGB")) for jpeg in self.jpegs]
 
 
 def extract(
