@@ -202,7 +202,7 @@ def _eval(arguments: argparse.Namespace) -> int:
     dataset = ClipDataset(arguments.data, arguments.subset, training=False, seed=0, flips=False)
     require_same_classes(checkpoint.state, dataset.classes_sha256, path, arguments.data)
     set_cpu_threads(num_threads)
-    model = build_model(recipe.model.name, len(dataset.classes), recipe.model.dropout)
+    model = build_model(recipe.model, len(dataset.classes))
     restore(model, checkpoint.model, path)
     accuracy = evaluate(model, dataset, recipe, num_workers=num_workers, quiet=arguments.quiet)
     table: dict[str, Any] = {

@@ -5,17 +5,15 @@ Arrays: clips_NTHWC uint8 RGB; clips_NTCHW float32, normalised.
 
 import paddle
 
-MEAN = (0.485, 0.456, 0.406)
-STD = (0.229, 0.224, 0.225)
-"""Of ImageNet's RGB in [0, 1], as TSN, TSM and ppTSM recipes have it."""
+from train.models import Pixels
 
 
-def normalise(clips_NTHWC: paddle.Tensor) -> paddle.Tensor:
-    """Move uint8 clips to the device, scale to [0, 1], subtract MEAN, divide by STD, channels first."""
+def normalise(clips_NTHWC: paddle.Tensor, pixels: Pixels) -> paddle.Tensor:
+    """Move uint8 clips to the device, scale to [0, 1], subtract the mean, divide by the deviation, channels first."""
     place = paddle.framework._current_expected_place()
     clips = clips_NTHWC if clips_NTHWC.place._equals(place) else clips_NTHWC._copy_to(place, True)
-    scale = paddle.to_tensor([1 / (255 * std) for std in STD])
-    shift = paddle.to_tensor([mean / std for mean, std in zip(MEAN, STD, strict=True)])
+    scale = paddle.to_tensor([1 / (255 * std) for std in pixels.std])
+    shift = paddle.to_tensor([mean / std for mean, std in zip(pixels.mean, pixels.std, strict=True)])
     return (clips.astype("float32") * scale - shift).transpose([0, 1, 4, 2, 3])
 
 

@@ -13,6 +13,7 @@ from train.dataset import ClipDataset
 from train.device import normalise
 from train.loader import load
 from train.metrics import Accuracy, measure_accuracy
+from train.models import pixels_of
 from train.recipe import TrainRecipe
 from train.sampler import evaluation_batches
 
@@ -41,7 +42,7 @@ def score(
     model.eval()
     with paddle.no_grad(), tqdm(total=len(dataset), unit="clip", disable=True if quiet else None) as bar:
         for batch in load(dataset, batches, num_workers=num_workers, timeout_s=recipe.loader.timeout_s):
-            logits_NK = model(normalise(batch.clips_NTHWC))
+            logits_NK = model(normalise(batch.clips_NTHWC, pixels_of(recipe.model.name)))
             scores_NK[batch.indices_N] = functional.softmax(logits_NK, axis=1).numpy()
             labels_N[batch.indices_N] = batch.labels_N
             bar.update(len(batch.labels_N))

@@ -40,7 +40,7 @@ from train.device import normalise
 from train.evaluate import evaluate
 from train.loader import Batch, load
 from train.metrics import Accuracy
-from train.models import build_model
+from train.models import build_model, pixels_of
 from train.recipe import TrainRecipe, bound_settings
 from train.sampler import training_batches
 from train.schedules import cosine_with_warmup
@@ -80,7 +80,7 @@ def fit(
     with RunLock(run / LOCK, run), unique_name.guard():
         _require_run(run)
         paddle.seed(recipe.run.seed)
-        model = build_model(recipe.model.name, len(training.classes), recipe.model.dropout)
+        model = build_model(recipe.model, len(training.classes))
         optimizer = _build_optimizer(recipe, model)
         state = _begin_or_resume(recipe, training, validation, run, model, optimizer, resume=resume)
         return _train(recipe, training, validation, run, model, optimizer, state, num_workers=num_workers, quiet=quiet)
@@ -228,7 +228,7 @@ def _train(
                     peak=settings.learning_rate,
                 )
                 optimizer.set_lr(rate)
-                logits_NK = model(normalise(batch.clips_NTHWC))
+                logits_NK = model(normalise(batch.clips_NTHWC, pixels_of(recipe.model.name)))
                 loss = functional.cross_entropy(
                     logits_NK, paddle.to_tensor(batch.labels_N), label_smoothing=settings.label_smoothing
                 )

@@ -7,21 +7,38 @@ from pathlib import Path
 
 from manifests.errors import UsageError
 from manifests.recipe import flat
-from train.models import MODELS
+from train.models import MODELS, family_of, frame_multiple
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """name: one of train.models.MODELS. dropout: before the classifier, in [0, 1)."""
+    """name: one of train.models.MODELS. dropout: before the classifier, in [0, 1). init: a file of weights to begin
+    with, empty for random ones.
+
+    shift_share: of the channels that a TSM or ppTSM shifts each way, in [0, 1/2]. shift_first: whether the first fold
+    comes from the "previous" frame (Paddle, PaddleVideo) or from the "next" one (the TSM repository).
+    """
 
     name: str = "tsm_tiny"
     dropout: float = 0.0
+    shift_share: float = 0.125
+    shift_first: str = "previous"
+    init: str = ""
 
     def __post_init__(self) -> None:
         if self.name not in MODELS:
             raise ValueError(f"model.name is one of {', '.join(MODELS)}, not {self.name!r}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"model.dropout is in [0, 1), not {self.dropout}")
+        if not 0 <= self.shift_share <= 0.5:
+            raise ValueError(f"model.shift_share is in [0, 0.5], not {self.shift_share}")
+        if self.shift_first not in ("previous", "next"):
+            raise ValueError(f"model.shift_first is previous or next, not {self.shift_first!r}")
+
+    @property
+    def shifts(self) -> bool:
+        """Whether the model shifts channels in time."""
+        return family_of(self.name) in ("tsm", "pptsm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +128,13 @@ class TrainRecipe:
     optimizer: Optimizer = field(default_factory=Optimizer)
     loader: Loader = field(default_factory=Loader)
     run: Run = field(default_factory=Run)
+
+    def __post_init__(self) -> None:
+        multiple = frame_multiple(self.model.name)
+        if self.clip.num_frames % multiple:
+            raise ValueError(
+                f"{self.model.name} takes clip.num_frames in multiples of {multiple}, not {self.clip.num_frames}"
+            )
 
 
 RECIPES = ("demo_tsm", "demo_tsn")

@@ -54,11 +54,11 @@ SLOW_STEPS = """
 import time
 import train.loop
 normalise = train.loop.normalise
-def slow(clips_NTHWC):
+def slow(clips_NTHWC, pixels):
     deadline = time.monotonic() + 0.4
     while time.monotonic() < deadline:
         pass
-    return normalise(clips_NTHWC)
+    return normalise(clips_NTHWC, pixels)
 train.loop.normalise = slow
 """
 

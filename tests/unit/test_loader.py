@@ -24,7 +24,7 @@ from train.dataset import ClipDataset, Sample
 from train.evaluate import evaluate, score
 from train.loader import load
 from train.models import build_model
-from train.recipe import Clip, Optimizer, TrainRecipe
+from train.recipe import Clip, Model, Optimizer, TrainRecipe
 from train.sampler import Item, evaluation_batches, training_batches
 
 NUM_VIDEOS = 20
@@ -269,7 +269,7 @@ def test_segments_of_dead_processes_are_removed(tmp_path: Path, monkeypatch: pyt
 @pytest.fixture(scope="module")
 def model() -> paddle.nn.Layer:
     paddle.seed(3)
-    return build_model("tsm_tiny", NUM_CLASSES, 0.5)
+    return build_model(Model(name="tsm_tiny", dropout=0.5), NUM_CLASSES)
 
 
 def settings(batch_size: int) -> TrainRecipe:

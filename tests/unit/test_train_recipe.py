@@ -22,9 +22,12 @@ def refusal(*overrides: str) -> str:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.name=resnet", "model.name is one of tsn_tiny, tsm_tiny, not 'resnet'"),
+        ("model.name=resnet", f"model.name is one of {', '.join(MODELS)}, not 'resnet'"),
         ("model.dropout=1", "model.dropout is in [0, 1), not 1.0"),
         ("model.dropout=-0.1", "model.dropout is in [0, 1), not -0.1"),
+        ("model.shift_share=0.51", "model.shift_share is in [0, 0.5], not 0.51"),
+        ("model.shift_share=nan", "model.shift_share is in [0, 0.5], not nan"),
+        ("model.shift_first=both", "model.shift_first is previous or next, not 'both'"),
         ("clip.num_frames=0", "clip.num_frames is at least 1, not 0"),
         ("clip.crop_px=15", "clip.crop_px is in [16, 4096], not 15"),
         ("clip.crop_px=4097", "clip.crop_px is in [16, 4096], not 4097"),
@@ -65,6 +68,12 @@ def test_keys_and_types(override: str, message: str) -> None:
     assert refusal(override) == message
 
 
+def test_a_slowfast_takes_whole_steps_of_its_slow_pathway() -> None:
+    message = refusal("model.name=slowfast_4x16", "clip.num_frames=12")
+    assert message == "slowfast_4x16 takes clip.num_frames in multiples of 8, not 12"
+    assert load_recipe(TrainRecipe, None, ["model.name=slowfast_8x8", "clip.num_frames=12"]).clip.num_frames == 12
+
+
 def test_a_typo_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("[optimizer]\nlearning_rates = 0.1\n")
@@ -77,6 +86,7 @@ def test_a_typo_in_a_file(tmp_path: Path) -> None:
     ("override", "value"),
     [
         *(("clip.num_frames=1", 1), ("clip.crop_px=16", 16), ("clip.crop_px=4096", 4096), ("model.dropout=0", 0.0)),
+        *(("model.shift_share=0", 0.0), ("model.shift_share=0.5", 0.5), ("model.shift_first=next", "next")),
         *(("optimizer.batch_size=1", 1), ("optimizer.num_warmup_epochs=0", 0.0), ("optimizer.clip_norm=0", 0.0)),
         *(("loader.num_workers=-1", -1), ("run.cpu_threads=0", 0), ("run.checkpoint_every_s=inf", math.inf)),
         *((f"model.name={name}", name) for name in MODELS),
