@@ -53,6 +53,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--val-subset", metavar="S", help=f"(default: the first there is of {', '.join(_VALIDATION_SUBSETS)})"
     )
     fitting.add_argument(
+        "--init",
+        type=path_argument,
+        metavar="WEIGHTS",
+        help="begin with a .pdparams of PaddleVideo, of a Paddle ResNet, or a checkpoint or run; only with files that "
+        "you trust: reading them can run code (the same as --set model.init=WEIGHTS)",
+    )
+    fitting.add_argument(
         "--resume", choices=("auto", "never"), default="auto", help="go on with what RUN holds (default: auto)"
     )
     fitting.add_argument(
@@ -75,7 +82,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _fit(arguments: argparse.Namespace) -> int:
-    recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), arguments.set)
+    first_weights = [] if arguments.init is None else [f"model.init={arguments.init}"]
+    recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), [*arguments.set, *first_weights])
     subsets = read_description(arguments.data).subsets
     train_subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
     val_subset = arguments.val_subset or _first_of(_VALIDATION_SUBSETS, subsets, "--val-subset")

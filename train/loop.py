@@ -8,6 +8,7 @@ import dataclasses
 import json
 import math
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,7 @@ from train.models import build_model, pixels_of
 from train.recipe import TrainRecipe, bound_settings
 from train.sampler import training_batches
 from train.schedules import cosine_with_warmup
+from train.weights import load_first_weights
 
 METRICS = "metrics.jsonl"
 LOCK = "lock"
@@ -70,9 +72,10 @@ def fit(
 ) -> Fitted:
     """Train into the folder `run`, or go on there.
 
-    Raises UsageError where `run` holds something else or another recipe, DamagedError where classes or a checkpoint do
-    not match or a frame cannot be read, StoreError where the disk refuses or another run is at work there, Interrupted
-    after a signal (with a checkpoint), Error where the loss is not finite or a data worker fails.
+    Raises UsageError where `run` holds something else or another recipe, or the first weights do not fit, DamagedError
+    where classes or a checkpoint do not match or a frame cannot be read, StoreError where the disk refuses or another
+    run is at work there, Interrupted after a signal (with a checkpoint), Error where the loss is not finite or a data
+    worker fails.
     """
     with disk_errors(run):
         run.mkdir(parents=True, exist_ok=True)
@@ -81,6 +84,10 @@ def fit(
         _require_run(run)
         paddle.seed(recipe.run.seed)
         model = build_model(recipe.model, len(training.classes))
+        if recipe.model.init and not (run / LAST).exists():
+            loaded = load_first_weights(model, recipe.model, training.classes_sha256)
+            if not quiet:
+                print(loaded, file=sys.stderr)
         optimizer = _build_optimizer(recipe, model)
         state = _begin_or_resume(recipe, training, validation, run, model, optimizer, resume=resume)
         return _train(recipe, training, validation, run, model, optimizer, state, num_workers=num_workers, quiet=quiet)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -25,6 +26,8 @@ from training_runs import (
     start,
     wait_for,
 )
+
+from train.checkpoint import load_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +223,28 @@ def test_a_killed_run_leaves_segments_and_the_next_removes_them(prepared: dict[s
     code, stderr = fit(prepared["arrow"], tmp_path / "next", loader__num_workers=0, optimizer__num_epochs=1)
     assert (code, stderr) == (0, "")
     assert_nothing_left(run, pids)
+
+
+def test_first_weights_from_another_run(prepared: dict[str, Path], whole: Path, tmp_path: Path, train: Prep) -> None:
+    """They are read once: a run that resumes has its own."""
+    first = tmp_path / "first"
+    shutil.copytree(whole, first)
+    run = tmp_path / "run"
+    arguments = fit_arguments(prepared["arrow"], run, loader__num_workers=0, optimizer__num_epochs=1)
+    arguments = [*(word for word in arguments if word != "--quiet"), "--init", str(first)]
+    done = train(*arguments)
+    assert done.returncode == 0, done.stderr
+    num_arrays = len(load_checkpoint(whole / "best.ckpt").model)
+    assert f"began with {num_arrays} arrays of {first / 'best.ckpt'}\n" in done.stderr
+    losses = {path: metrics_of(path)[0]["loss"] for path in (run, whole)}
+    assert losses[run] != losses[whole]
+    shutil.rmtree(first)
+    done = train(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "complete already" in done.stdout
+    done = train(*fit_arguments(prepared["arrow"], tmp_path / "new", model__init=first))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"train fit: model.init: there is no file {first}\n"
 
 
 def test_real_clips(shared_videos: Path, prep: Prep, tmp_path: Path) -> None:
