@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 
 from manifests.records import Source
+from manifests.table import table_lines
 from manifests.wording import count, quote, quote_some
 from prep.datasets import Scan
 from prep.datasets.label_text import label_key
-from prep.table import table_lines
 
 NO_SUBSET = "(none)"
 """The row of the videos in no subset."""

@@ -11,11 +11,11 @@ from manifests.description import Description
 from manifests.machine import format_bytes
 from manifests.recipe import flat, recipe_from_table
 from manifests.records import FAILURE_KINDS
+from manifests.table import table_lines
 from manifests.wording import count
 from prep.extract_video import ONE_PICTURE
 from prep.leakage import Leak, Member, find_leaks, leak_lines
 from prep.recipe import ExtractRecipe
-from prep.table import table_lines
 
 _EXAMPLES_PER_KIND = 3
 

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import importlib
 import logging
 import signal
 import warnings
@@ -23,6 +24,7 @@ from manifests.machine import format_bytes, free_shared_memory, usable_processor
 from manifests.recipe import load_recipe, recipe_with_overrides
 from manifests.wording import count
 from train import __version__
+from train.bench import TABLES
 from train.metrics import Accuracy
 from train.recipe import RECIPES, TrainRecipe, recipe_file
 
@@ -78,7 +80,17 @@ def build_parser() -> argparse.ArgumentParser:
     evaluating.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override loader.* or run.* keys"
     )
+
+    bench = add_command(commands, "bench", _bench, "measure on this machine: " + ", ".join(TABLES))
+    bench.add_argument("table", choices=TABLES, metavar="TABLE", help="ops: the versions of the temporal shift")
+    bench.add_argument("--seconds", type=float, default=120, metavar="S", help="about so long (default: 120)")
     return parser
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    _require_paddle()
+    exit_code: int = importlib.import_module(f"train.bench.{arguments.table}").run(arguments)
+    return exit_code
 
 
 def _fit(arguments: argparse.Namespace) -> int:

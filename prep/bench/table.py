@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from manifests.table import table_lines
 from manifests.wording import count, quote
 from prep.bench.measure import WHOLE, Measured
 from prep.bench.rows import ENCODE_ONLY, OPENCV_LOOP, Row
 from prep.bench.steps import Sample
-from prep.table import table_lines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from paddle_import import paddle
 from train.ops.temporal_shift import (
     Shift,
     can_fuse,
+    fastest_version,
     shift_composed,
     shift_fused,
     shift_reference,
@@ -97,7 +98,7 @@ def test_the_gradient_is_the_shift_the_other_way_round(
         if version is shift_rows and layout == "NHWC":
             continue
         argument = paddle.to_tensor(x, stop_gradient=False)
-        shifted = version(argument, num_frames, shift, *([] if version is shift_rows else [layout]))
+        shifted = version(argument, num_frames, shift, layout)
         (shifted * paddle.to_tensor(weights)).sum().backward()
         gradient = np.zeros_like(x) if argument.grad is None else argument.grad.numpy()  # None: all is zero
         np.testing.assert_array_equal(gradient, expected, version.__name__)
@@ -136,6 +137,21 @@ def test_no_such_shift(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is compared
         Shift(*arguments)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("shift", "layout", "is_on_gpu", "expected"),
+    [
+        (Shift(1 / 8), "NCHW", True, shift_fused),
+        (Shift(1 / 8), "NHWC", True, shift_fused),
+        (Shift(1 / 2), "NCHW", True, shift_split),
+        (Shift(1 / 8, "next"), "NCHW", True, shift_split),
+        (Shift(1 / 2, "next"), "NCHW", False, shift_rows),
+        (Shift(1 / 8), "NHWC", False, shift_split),
+    ],
+)
+def test_which_version_is_used(shift: Shift, layout: Any, is_on_gpu: bool, expected: Any) -> None:
+    assert fastest_version(shift, layout, is_on_gpu=is_on_gpu) is expected
 
 
 @pytest.mark.parametrize("version", [*VERSIONS, shift_reference])
@@ -183,8 +199,7 @@ def test_recorded_results_of_the_operator(
     for version in VERSIONS:
         if version is shift_rows and layout == "NHWC":
             continue
-        arguments = [] if version is shift_rows else [layout]
-        np.testing.assert_array_equal(version(paddle.to_tensor(x), 4, Shift(share), *arguments).numpy(), expected)
+        np.testing.assert_array_equal(version(paddle.to_tensor(x), 4, Shift(share), layout).numpy(), expected)
 
 
 @pytest.mark.parametrize("divisor", [4, 8])
