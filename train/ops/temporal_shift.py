@@ -84,12 +84,19 @@ def shift_composed(x_BCHW: paddle.Tensor, num_frames: int, shift: Shift, layout:
         x_BCHW.reshape([-1, num_frames, *x_BCHW.shape[1:]]), [0, 0, 1, 1, 0, 0, 0, 0, 0, 0], data_format="NCDHW"
     )
     one, other = (0, 2) if shift.first_from == "previous" else (2, 0)
-    folds = [_fold(padded[:, 1 : 1 + num_frames], axis, second, channels)] if second < channels else []
+    folds = [_cut(padded, axis, second, channels, 1, 1 + num_frames)] if second < channels else []
     if second > first:
-        folds = [_fold(padded[:, other : other + num_frames], axis, first, second), *folds]
+        folds = [_cut(padded, axis, first, second, other, other + num_frames), *folds]
     if first > 0:
-        folds = [_fold(padded[:, one : one + num_frames], axis, 0, first), *folds]
+        folds = [_cut(padded, axis, 0, first, one, one + num_frames), *folds]
     return paddle.concat(folds, axis=axis).reshape(x_BCHW.shape)
+
+
+def _cut(clips: paddle.Tensor, axis: int, begin: int, end: int, start: int, stop: int) -> paddle.Tensor:
+    """Channels [begin, end) of frames [start, stop), in one slice: each has a gradient as large as `clips`."""
+    if axis == 2:
+        return clips[:, start:stop, begin:end]
+    return clips[:, start:stop, :, :, begin:end]
 
 
 def shift_split(x_BCHW: paddle.Tensor, num_frames: int, shift: Shift, layout: Layout = "NCHW") -> paddle.Tensor:
@@ -100,28 +107,22 @@ def shift_split(x_BCHW: paddle.Tensor, num_frames: int, shift: Shift, layout: La
     # Sizes that are unknown in an export stand for themselves.
     sizes = [x_BCHW.shape[i] if x_BCHW.shape[i] >= 0 else paddle.shape(x_BCHW)[i] for i in (1, 2, 3)]
     clips = x_BCHW.reshape([-1, num_frames, *sizes])
-    move_one, move_other = (_previous, _next) if shift.first_from == "previous" else (_next, _previous)
-    folds = [_fold(clips, axis, second, channels)] if second < channels else []
-    if second > first:
-        folds = [move_other(_fold(clips, axis, first, second), num_frames), *folds]
-    if first > 0:
-        folds = [move_one(_fold(clips, axis, 0, first), num_frames), *folds]
-    return paddle.concat(folds, axis=axis).flatten(0, 1)
+    moves = ("previous", "next", "stay") if shift.first_from == "previous" else ("next", "previous", "stay")
+    widths = (first, second - first, channels - second)
+    # Paddle 2.6 has no gradient of an empty part.
+    moves = [moves[i] for i in range(3) if widths[i] > 0]
+    parts = paddle.split(clips, [width for width in widths if width > 0], axis=axis)
+    return paddle.concat([_moved(parts[i], num_frames, moves[i]) for i in range(len(moves))], axis=axis).flatten(0, 1)
 
 
-def _fold(clips: paddle.Tensor, axis: int, begin: int, end: int) -> paddle.Tensor:
-    return clips[:, :, begin:end] if axis == 2 else clips[..., begin:end]
-
-
-def _previous(clips: paddle.Tensor, num_frames: int) -> paddle.Tensor:
-    """What each frame's predecessor has, along axis 1. Paddle 2.6 has no gradient of an empty slice."""
+def _moved(clips: paddle.Tensor, num_frames: int, move: str) -> paddle.Tensor:
+    """What each frame's previous or next one has, along axis 1, or its own."""
+    if move == "stay":
+        return clips
     zeros = paddle.zeros_like(clips[:, :1])
-    return paddle.concat([zeros, clips[:, :-1]], axis=1) if num_frames > 1 else zeros
-
-
-def _next(clips: paddle.Tensor, num_frames: int) -> paddle.Tensor:
-    zeros = paddle.zeros_like(clips[:, :1])
-    return paddle.concat([clips[:, 1:], zeros], axis=1) if num_frames > 1 else zeros
+    if num_frames == 1:
+        return zeros
+    return paddle.concat([zeros, clips[:, :-1]] if move == "previous" else [clips[:, 1:], zeros], axis=1)
 
 
 def shift_rows(x_BCHW: paddle.Tensor, num_frames: int, shift: Shift, layout: Layout = "NCHW") -> paddle.Tensor:
