@@ -3,6 +3,7 @@
 Arrays: clips_NTCHW float32; logits_NK float32.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,3 +193,17 @@ def test_what_the_names_tell() -> None:
         "slowfast_4x16": 8,
         "slowfast_8x8": 4,
     }
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_model_can_be_exported(name: str, tmp_path: Path) -> None:
+    """With any batch and crop."""
+    model = built(name)
+    spec = paddle.static.InputSpec([None, 4, 3, None, None], "float32")
+    paddle.jit.save(paddle.jit.to_static(model, input_spec=[spec]), str(tmp_path / "model"))
+    loaded = paddle.jit.load(str(tmp_path / "model"))
+    loaded.eval()
+    fresh = built(name)
+    for num_clips, side_px in ((1, 32), (3, 40)):
+        clips_NTCHW = noise(num_clips, 4, side_px)
+        assert distance(logits_of(loaded, clips_NTCHW), logits_of(fresh, clips_NTCHW)) < 1e-5

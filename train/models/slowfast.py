@@ -141,26 +141,25 @@ class _Stage(nn.Layer):
 
     def __init__(self, in_channels: list[int], inner: list[int], kernels: list[int], count: int, stride: int) -> None:
         super().__init__()
-        self._pathways = []
-        for pathway, channels in enumerate(in_channels):
-            blocks = []
-            for i in range(count):
-                block = _Block(
-                    channels if i == 0 else 4 * inner[pathway],
-                    inner[pathway],
-                    kernels[pathway],
-                    stride if i == 0 else 1,
-                )
-                blocks.append(self.add_sublayer(f"pathway{pathway}_res{i}", block))
-            self._pathways.append(blocks)
+        self._pathways = [self._blocks(i, in_channels[i], inner[i], kernels[i], count, stride) for i in (0, 1)]
+
+    def _blocks(
+        self, pathway: int, in_channels: int, inner: int, kernel: int, count: int, stride: int
+    ) -> list["_Block"]:
+        blocks = [
+            _Block(in_channels, inner, kernel, stride),
+            *(_Block(4 * inner, inner, kernel, 1) for _ in range(count - 1)),
+        ]
+        return [self.add_sublayer(f"pathway{pathway}_res{i}", block) for i, block in enumerate(blocks)]
 
     def forward(self, pathways: list[paddle.Tensor]) -> list[paddle.Tensor]:
-        done = []
-        for x_NCTHW, blocks in zip(pathways, self._pathways, strict=True):
-            for block in blocks:
-                x_NCTHW = block(x_NCTHW)
-            done.append(x_NCTHW)
-        return done
+        return [_through(self._pathways[0], pathways[0]), _through(self._pathways[1], pathways[1])]
+
+
+def _through(blocks: list["_Block"], x_NCTHW: paddle.Tensor) -> paddle.Tensor:
+    for block in blocks:
+        x_NCTHW = block(x_NCTHW)
+    return x_NCTHW
 
 
 class _Block(nn.Layer):
