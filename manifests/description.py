@@ -115,7 +115,7 @@ def read_description(folder: Path) -> Description:
         table = _read_json(path)
     except (FileNotFoundError, NotADirectoryError):
         if (folder / WORK_FOLDER).is_dir():
-            message = f"{folder} is not finished: run its prep extract again, which resumes"
+            message = f"{folder} is not finished: run the command that makes it again, which resumes"
         else:
             message = f"{folder} is not a prepared dataset: it has no {DESCRIPTION_FILE}"
         raise UsageError(message) from None

@@ -1,12 +1,13 @@
 """manifest.parquet and frames.parquet: the columns, and how rows become tables."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from manifests.records import Outcome, Placement, Source
+from manifests.records import Outcome, Placement, Source, by_name
 
 FORMAT_VERSION = 1
 
@@ -65,8 +66,8 @@ def manifest_row(source: Source, outcome: Outcome, placement: Placement | None) 
     stand for the source's; `placement` is None unless ok."""
     placed: dict[str, Any] = {"location": None, "row": -1, "offsets_at": [], "data_at": []}
     if placement is not None:
-        placed = vars(placement)
-    return {**vars(source), **vars(outcome), **placed}
+        placed = by_name(placement)
+    return {**by_name(source), **by_name(outcome), **placed}
 
 
 def manifest_table(rows: list[dict[str, Any]]) -> pa.Table:
@@ -81,13 +82,14 @@ def write_parquet(path: Path, table: pa.Table) -> None:
         pq.write_table(table, file)
 
 
-def read_parquet(path: Path) -> pa.Table:
-    """Read a table. Raises OSError, or pa.ArrowException for a file that is broken."""
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a table, with all its columns or these. Raises OSError, or pa.ArrowException for a file that is broken."""
     with open(path, "rb") as file:
-        return parse_parquet(file)
+        return parse_parquet(file, columns)
 
 
-def parse_parquet(file: BinaryIO) -> pa.Table:
+def parse_parquet(file: BinaryIO, columns: Sequence[str] | None = None) -> pa.Table:
     """As `read_parquet`, for a file that is open."""
     # Without threads: one that lets go of a Python object while the program ends aborts it.
-    return pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
+    names = None if columns is None else list(columns)
+    return pq.ParquetFile(file, pre_buffer=False).read(columns=names, use_threads=False)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
+_SURROGATE = re.compile(r"[\udc80-\udcff]")
 _LOOKS_ESCAPED = re.compile(r"%(?=[0-9A-F]{2})")
 
 
@@ -45,6 +46,22 @@ def video_ids(sources: Sequence[str]) -> list[str]:
             return ids
         for index in clashing:
             ids[index] = sources[index]
+
+
+def folder_ids(paths: Sequence[str]) -> list[str]:
+    """The video_id of each frame folder: its path, since a frame folder is named after its video.
+
+    `paths` are distinct, as `escape_name` gives them, none inside another. A name that looks escaped, as that of a
+    folder for an id may be, is taken as it stands, unless that could clash with another.
+    """
+    taken = {*paths, *folders_above(paths)}
+    ids = []
+    for path in paths:
+        plain = unescape_name(path)
+        own = {path, *folders_above([path])}
+        free = taken.isdisjoint({plain, *folders_above([plain])} - own)
+        ids.append(plain if free and _SURROGATE.search(plain) is None else path)
+    return ids
 
 
 def _without_suffix(path: str) -> str:

@@ -4,28 +4,29 @@ A row of manifest.parquet is Source + Outcome + Placement; `manifests.manifest.M
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 STATUSES = ("ok", "failed", "excluded")
 
 FAILURE_KINDS: dict[str, str] = {
     "missing": "an annotation names it, the disk does not have it",
-    "empty": "the file has no bytes",
+    "empty": "the file has no bytes, or the frame folder no files",
     "unreadable": "the file cannot be opened as a video: damaged header, not a video, or no permission",
     "unsupported": "no decoder for its codec",
-    "no_video": "no video stream (audio only, or a cover picture)",
-    "truncated": "the file is cut short, or many of its packets gave no picture",
+    "no_video": "no video stream (audio only, or a cover picture), or no frame in the frame folder",
+    "truncated": "the file is cut short, many of its packets gave no picture, or frames are missing from a folder",
     "size_change": "the picture size changes within the stream",
-    "decode": "packets that cannot be decoded, or pictures that the codec marks as damaged",
+    "decode": "packets or frames that cannot be decoded, or pictures that the codec marks as damaged",
     "too_short": "fewer frames than limits.min_frames",
     "crashed": "the decoding process died",
     "timeout": "no progress for limits.timeout_s",
-    "out_of_memory": "decoding needed more than limits.memory_mib",
+    "out_of_memory": "decoding needed more than limits.memory_mib, or than there is",
     "duplicate_id": "another file with its id was taken, or annotations give it different labels",
 }
 """Failure kinds with their meaning, in the order of the README's table."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
     """One source video as a scan found it.
 
@@ -46,7 +47,7 @@ class Source:
     detail: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
     """What became of one source video. `declared_` comes from a header; `num_` was counted.
 
@@ -78,7 +79,7 @@ class Outcome:
     decoder: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
     """Where an ok video's frames lie.
 
@@ -91,3 +92,8 @@ class Placement:
     row: int = -1
     offsets_at: tuple[int, ...] = ()
     data_at: tuple[int, ...] = ()
+
+
+def by_name(record: Source | Outcome | Placement) -> dict[str, Any]:
+    """The values of its fields, by their names."""
+    return {name: getattr(record, name) for name in record.__slots__}

@@ -1,15 +1,17 @@
 """`sources.parquet`: what a scan found, before any video is decoded."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from manifests.atomic import atomic_write
 from manifests.errors import DamagedError, UsageError
-from manifests.names import escape_name, unescape_name
+from manifests.names import escape_name, folders_above, unescape_name
 from manifests.records import Source
 
 FORMAT = "decode-once.sources"
@@ -105,12 +107,23 @@ def read_sources(path: Path) -> SourceList:
             dataset=header["dataset"],
             root=Path(unescape_name(header["root"])),
             classes=tuple(header["classes"]),
-            sources=tuple(Source(**{**row, "subsets": tuple(row["subsets"])}) for row in table.to_pylist()),
+            sources=tuple(_sources(table)),
         )
         _require_sound(source_list)
         return source_list
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"{shown} is not what a scan writes: {error}; scan again") from error
+
+
+def _sources(table: pa.Table) -> Iterator[Source]:
+    """One for each row. What many have in common is in memory once."""
+    shared: dict[Any, Any] = {}
+    for batch in table.to_batches(max_chunksize=4096):
+        for row in batch.to_pylist():
+            row["subsets"] = tuple(row["subsets"])
+            for name in ("class_name", "subsets", "status", "failure", "detail"):
+                row[name] = shared.setdefault(row[name], row[name])
+            yield Source(**row)
 
 
 def _require_sound(source_list: SourceList) -> None:
@@ -121,12 +134,13 @@ def _require_sound(source_list: SourceList) -> None:
     ids = {source.video_id for source in source_list.sources}
     if len(ids) < len(source_list.sources):
         raise ValueError("two sources have the same video_id")
+    inside = ids & folders_above(ids)
     known: dict[int, str | None] = {-1: None, **dict(enumerate(source_list.classes))}
     for source in source_list.sources:
         for name in (source.video_id, source.source):
             if "\0" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
                 raise ValueError(f"{name!r} is no path inside a folder")
-        outer = next((str(p) for p in PurePosixPath(source.video_id).parents if str(p) in ids), None)
+        outer = next(iter(inside & folders_above([source.video_id])), None) if inside else None
         if outer is not None:
             raise ValueError(f"video {source.video_id!r} would lie inside the frame folder of {outer!r}")
         if source.label not in known or source.class_name != known[source.label]:

@@ -1,12 +1,13 @@
-"""The finished dataset that a run goes on from (`--retry`, `--update`), open for reading until the next one is sealed.
+"""The finished dataset that a run goes on from (`--retry`, `--update`) or packs, open for reading until the next one is
+sealed.
 
 Arrays: table_N as in prep.frame_table.
 """
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import lru_cache, partial
+from dataclasses import fields
+from functools import cached_property, lru_cache, partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -22,7 +23,7 @@ from manifests.dataset import open_dataset, open_table
 from manifests.errors import DamagedError
 from manifests.manifest import FRAMES_FILE, FRAMES_SCHEMA, MANIFEST_FILE
 from manifests.records import Outcome
-from prep.child import Job, Reply
+from prep.child import Reply
 from prep.frame_table import FRAME_DTYPE, FrameTable, write_table
 from prep.plan import ROW_COLUMNS, Row
 from prep.spool import copy_frames
@@ -38,10 +39,21 @@ class Before(Closing):
 
     def __init__(self, out: Path) -> None:
         self.dataset = open_dataset(out)
-        self.rows: list[Row] = self.dataset.manifest.select(ROW_COLUMNS).to_pylist()
-        self._rank_of_row = (np.cumsum([row["status"] == "ok" for row in self.rows]) - 1).tolist()
+        self._rank_of_row_V = np.cumsum(self.dataset.is_ok) - 1
         self._frames: _FrameRows | None = None
         self._lock = threading.Lock()
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        shared: dict[Any, Any] = {None: None}  # what many rows have in common is in memory once
+        rows: list[Row] = []
+        for batch in self.dataset.columns(ROW_COLUMNS).to_batches(max_chunksize=4096):
+            for row in batch.to_pylist():
+                for name in ("class_name", "status", "failure", "detail", "location"):
+                    row[name] = shared.setdefault(row[name], row[name])
+                row["subsets"] = shared.setdefault(tuple(row["subsets"]), row["subsets"])
+                rows.append(row)
+        return rows
 
     def manifest_rows(self, rows: Sequence[int]) -> pa.Table:
         return self.dataset.manifest.take(rows)
@@ -54,25 +66,41 @@ class Before(Closing):
             if self._frames is None:
                 sha256 = self.dataset.description.frames_sha256
                 self._frames = _FrameRows(open_table(self.dataset.folder, FRAMES_FILE, sha256))
-            table = self._frames.take([self._rank_of_row[row] for row in rows])
-        if table.column("video_id").to_pylist() != [self.rows[row]["video_id"] for row in rows]:
+            table = self._frames.take(self._rank_of_row_V[list(rows)].tolist())
+        if table.column("video_id").to_pylist() != self._video_ids.take(rows).to_pylist():
             raise DamagedError(f"{FRAMES_FILE} has other videos than {MANIFEST_FILE}: run prep extract --retry damaged")
         return table
 
-    def copy_video(self, row: int, frames: Path, table: Path, store: str) -> Reply | None:
-        """Put the frames of an ok row into the spool, as a decoding process does; None where they are damaged.
+    def frame_table(self, row: int) -> FrameTable:
+        """The frame table of an ok row. Raises DamagedError."""
+        return frame_table(self.frame_rows([row]), 0)
 
-        Raises DamagedError where frames.parquet cannot be read, StoreError.
+    def copy_video(self, row: int, table_N: FrameTable, frames: Path, table: Path, store: str) -> Reply:
+        """Put the frames of an ok row into the spool, as a decoding process does. Safe in threads.
+
+        Raises DamagedError where they are not those that its frame table tells of, StoreError.
         """
-        table_N = frame_table(self.frame_rows([row]), 0)
+        outcome = self.outcome(row)
+        if len(table_N) != outcome.num_frames:
+            raise self._damaged(row, f"{FRAMES_FILE} lists {len(table_N)} of its {outcome.num_frames} frames")
         with disk_errors(frames):
-            try:
-                is_whole = copy_frames(frames, store, table_N, partial(self.dataset.read_frames, row))
-            except DamagedError:
-                return None
-            if not is_whole:
-                return None
-            return Reply(outcome_of(self.dataset.video(row)), write_table(table, table_N))
+            changed = copy_frames(frames, store, table_N, partial(self.dataset.read_frames, row))
+            if changed is not None:
+                raise self._damaged(row, f"the bytes of frame {changed} have changed: the CRC-32 differs")
+            return Reply(outcome, write_table(table, table_N))
+
+    def outcome(self, row: int) -> Outcome:
+        """What became of a video."""
+        return outcome_of(self.dataset.video(row))
+
+    @cached_property
+    def _video_ids(self) -> pa.ChunkedArray:
+        return self.dataset.columns(["video_id"]).column("video_id")
+
+    def _damaged(self, row: int, problem: str) -> DamagedError:
+        video = self.dataset.video(row)
+        where = f"video {video['video_id']} in {self.dataset.folder / video['location']}"
+        return DamagedError(f"{problem}: {where}; prep verify --deep finds all such frames")
 
     def close(self) -> None:
         self.dataset.close()
@@ -107,21 +135,6 @@ class _FrameRows:
             return self._parquet.read_row_group(group, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise DamagedError(f"cannot read {FRAMES_FILE}: {error}; run prep extract --retry damaged") from error
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A video whose frames are taken over from the dataset `before`, where they are those of `old_row`; `job` decodes
-    it where they are damaged."""
-
-    before: Before
-    old_row: int
-    job: Job
-
-    def take_over(self) -> Reply | None:
-        """See `Before.copy_video`."""
-        job = self.job
-        return self.before.copy_video(self.old_row, job.frames, job.table, job.recipe.store.format)
 
 
 def frame_table(rows: pa.Table, index: int) -> FrameTable:

@@ -1,4 +1,4 @@
-"""Carry out a plan: decode in parallel, commit group by group in source order, seal; or go on where a run stopped.
+"""Carry out a plan: make videos in parallel, commit group by group in source order, seal; or go on where a run stopped.
 
 The unit of parallel work is a video, the unit of commit a group (a shard and its rows). Videos finish in any order
 and wait on disk for their group, so the bytes depend neither on timing nor on the number of workers.
@@ -6,7 +6,7 @@ and wait on disk for their group, so the bytes depend neither on timing nor on t
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,17 +21,18 @@ from manifests.sources import SourceList
 from manifests.stores import frames
 from manifests.wording import count
 from prep import spool
-from prep.before import Before, Copy
+from prep.before import Before
 from prep.budget import Budget
-from prep.child import Job, Reply
+from prep.child import Reply
 from prep.journal import Entry, Journal
 from prep.plan import Plan
 from prep.progress import Progress
-from prep.recipe import ExtractRecipe
+from prep.recipe import Recipe
 from prep.recover import Recovered
 from prep.run_folder import RunFolder
 from prep.seal import seal
 from prep.settled import Settled
+from prep.taking import FrameSource, Take
 from prep.workers import Workers
 
 _TRIED_TWICE = ("crashed", "timeout", "out_of_memory")
@@ -40,7 +41,7 @@ _TRIED_TWICE = ("crashed", "timeout", "out_of_memory")
 
 @dataclass(frozen=True)
 class Done:
-    """The dataset, how many videos were decoded for it by this run, and how many frames that stored."""
+    """The dataset, how many videos were made for it by this run, and how many frames that stored."""
 
     description: Description
     num_attempted: int
@@ -49,67 +50,56 @@ class Done:
 
 @dataclass(frozen=True)
 class _Work:
-    """`sources` are those of the rows of the plan, and rows count from here on within them. `copied` tells of some the
-    row in the dataset before."""
+    """`sources` are those of the rows of the plan, and rows count from here on within them. `copied` are those rows
+    whose frames the dataset before has."""
 
     run: RunFolder
     sources: SourceList
-    copied: dict[int, int]
-    before: Before | None
-    recipe: ExtractRecipe
+    copied: Set[int]
+    store: str
+    frames: FrameSource
 
     def source_path(self, row: int) -> Path:
         return self.sources.path_of(self.sources.sources[row])
 
     def frames_path(self, row: int) -> Path:
-        return spool.frames_path(self.run.spool, row, self.recipe.store.format).absolute()
+        return spool.frames_path(self.run.spool, row, self.store).absolute()
 
     def table_path(self, row: int) -> Path:
         return spool.table_path(self.run.spool, row).absolute()
 
-    def job(self, row: int) -> tuple[int, Job]:
-        return row, Job(
-            out=self.run.out,
-            source=self.source_path(row),
-            source_bytes=self.sources.sources[row].source_bytes,
-            frames=self.frames_path(row),
-            table=self.table_path(row),
-            recipe=self.recipe,
-        )
-
-    def job_or_copy(self, row: int) -> tuple[int, Job | Copy]:
-        _, job = self.job(row)
-        if self.before is None or row not in self.copied:
-            return row, job
-        return row, Copy(self.before, self.copied[row], job)
+    def take(self, row: int) -> tuple[int, Take]:
+        return row, Take(self.frames, row, self.frames_path(row), self.table_path(row))
 
 
 def carry_out(
     run: RunFolder,
     plan: Plan,
     before: Before | None,
-    recipe: ExtractRecipe,
+    recipe: Recipe,
     libraries: dict[str, str],
     groups: Sequence[range],
     recovered: Recovered,
+    source: FrameSource,
+    workers: Workers,
     *,
     budget: Budget,
-    num_jobs: int,
     quiet: bool,
 ) -> Done:
     """Do what is left of `plan`, and seal the dataset. `groups` are the rows of each group within `plan.rows`,
-    `recovered` is what a run before this one has done.
+    `recovered` is what a run before this one has done; the frames of the other rows come from `source`, or from
+    `workers` where it tells them to decode.
 
     Raises StoreError where the disk refuses, TooManyFailedError above `budget` or where no video is ok, Interrupted
     after a signal.
     """
     rows = plan.rows
-    copied = {position: plan.copied[row] for position, row in enumerate(rows) if row in plan.copied}
-    work = _Work(run, plan.work, copied, before, recipe)
-    settled = Settled(run, recipe.store.format, work.sources.sources, groups, recovered.finished)
+    copied = {position for position, row in enumerate(rows) if row in plan.copied}
+    work = _Work(run, plan.work, copied, recipe.store.format, source)
+    settled = Settled(run, work.store, work.sources.sources, groups, recovered.finished)
     for entry in recovered.entries.values():
         settled.add(entry)
-    num_attempted, num_frames = _settle_all(work, settled, budget, num_jobs=num_jobs, quiet=quiet)
+    num_attempted, num_frames = _settle_all(work, workers, settled, budget, quiet=quiet)
     num_kept = 0 if before is None else sum(before.rows[old]["status"] == "ok" for old in plan.kept.values())
     if settled.num_ok + num_kept == 0:
         videos = count(len(plan.sources.sources), "video")
@@ -122,8 +112,8 @@ def carry_out(
     return Done(description, num_attempted, num_frames)
 
 
-def _settle_all(work: _Work, settled: Settled, budget: Budget, *, num_jobs: int, quiet: bool) -> tuple[int, int]:
-    """Settle every row and commit every group. Returns how many videos were decoded, and how many frames that gave."""
+def _settle_all(work: _Work, workers: Workers, settled: Settled, budget: Budget, *, quiet: bool) -> tuple[int, int]:
+    """Settle every row and commit every group. Returns how many videos were made, and how many frames that gave."""
     run, sources = work.run, work.sources.sources
     for row, source in enumerate(sources):
         if source.status is not None:
@@ -133,7 +123,7 @@ def _settle_all(work: _Work, settled: Settled, budget: Budget, *, num_jobs: int,
     num_attempted = num_frames = 0
     with (
         Journal(run.journal) as journal,
-        Workers(num_jobs, work.recipe.limits.timeout_s) as workers,
+        workers,
         _stop_on_signals(workers),
         Progress(num_videos, num_videos - len(todo), quiet=quiet) as progress,
     ):
@@ -141,7 +131,7 @@ def _settle_all(work: _Work, settled: Settled, budget: Budget, *, num_jobs: int,
             source = sources[row]
             if reply.outcome.failure == "unreadable":
                 require_root(work.sources)
-            if reply.outcome.status == "ok" and work.recipe.store.format == "frames":
+            if reply.outcome.status == "ok" and work.store == "frames":
                 folder = run.out / run.places.folder_location(source.video_id)
                 with disk_errors(folder):
                     frames.publish_folder(work.frames_path(row), folder)
@@ -170,12 +160,12 @@ def _kinds(settled: Settled) -> str:
 def _replies(workers: Workers, work: _Work, rows: list[int]) -> Iterator[tuple[int, Reply]]:
     """The reply for each row, as they are done; those of `_TRIED_TWICE` last, after a second try."""
     again = []
-    for row, reply in workers.extract(map(work.job_or_copy, rows)):
+    for row, reply in workers.extract(map(work.take, rows)):
         if reply.outcome.failure in _TRIED_TWICE:
             again.append(row)
         else:
             yield row, reply
-    for row, reply in workers.extract(map(work.job, sorted(again)), alone=True):
+    for row, reply in workers.extract(map(work.take, sorted(again)), alone=True):
         if reply.outcome.failure in _TRIED_TWICE:
             # The process ended before it could tell the hash of its source, or clear its spool.
             with disk_errors(work.run.spool):

@@ -9,13 +9,14 @@ import shutil
 from collections import deque
 from collections.abc import Iterator, Set
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from manifests.atomic import disk_errors, sync_folder
-from manifests.dataset import read_manifest
+from manifests.dataset import open_manifest
 from manifests.description import has_hash, read_description
 from manifests.hold import is_held
 from manifests.manifest import FRAMES_FILE, MANIFEST_FILE
+from manifests.names import folders_above
 from manifests.stores import arrow, frames
 from prep.run_folder import RunFolder
 from prep.spool import remove
@@ -40,8 +41,9 @@ def forget(run: RunFolder) -> bool:
         held = _held(run)
         if not held and (run.superseded.is_dir() or run.plan.exists()):
             description = read_description(run.out)
-            manifest = read_manifest(run.out, description.manifest_sha256)
-            for path in unnamed(run.out, set(manifest.column("location").drop_null().to_pylist())):
+            with open_manifest(run.out, description.manifest_sha256) as manifest:
+                locations = manifest.columns(["location"]).column("location").unique().drop_null()
+            for path in unnamed(run.out, set(locations.to_pylist())):
                 remove(path)
         # The plan and run.json last: by them a run that is killed here is known for what it is.
         last = [run.plan, run.settings, run.lock]
@@ -84,7 +86,7 @@ def _remove_work(run: RunFolder) -> None:
 def unnamed(out: Path, locations: Set[str]) -> Iterator[Path]:
     """The files and folders of the stores in `out` in which no video with one of these `locations` lies; of nested
     ones the outermost."""
-    above = {str(parent) for location in locations for parent in PurePosixPath(location).parents}
+    above = folders_above(locations)
     pending = deque(sorted(name for name in os.listdir(out) if name == arrow.FOLDER or frames.is_root(name)))
     while pending:
         location = pending.popleft()

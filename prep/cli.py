@@ -6,9 +6,10 @@ from manifests.command import add_command, make_parser, path_argument, run_comma
 from manifests.lists import FORMATS as LIST_FORMATS
 from manifests.manifest import FORMAT_VERSION
 from manifests.stores import STORES
-from prep import __version__, commands, extract_command
+from prep import __version__, commands, extract_command, frames_commands
 from prep.datasets import DATASETS
 from prep.decoders import DECODERS
+from prep.frame_lists import FORMATS
 
 
 def main() -> int:
@@ -78,6 +79,33 @@ def build_parser() -> argparse.ArgumentParser:
         help="begin even where the disk seems too small, where --update would remove most videos, or where another "
         "update was begun, which is dropped",
     )
+
+    adopt = add_command(
+        subparsers, "adopt", frames_commands.adopt, "make a dataset of frame folders that others made, or resume that"
+    )
+    adopt.add_argument("dir", type=path_argument, metavar="FRAMES_DIR", help="the folder of frame folders")
+    adopt.add_argument(
+        "--list",
+        type=path_argument,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a list of the folders with labels; may be repeated (default: classes are folders)",
+    )
+    adopt.add_argument("--format", choices=FORMATS, help="how the lists are written (default: found out)")
+    adopt.add_argument("--classes", type=path_argument, metavar="FILE", help="the class order, a name a line or JSON")
+    adopt.add_argument(
+        "--out", type=path_argument, required=True, metavar="OUT", help="the dataset, on the same file system"
+    )
+
+    pack = add_command(
+        subparsers, "pack", frames_commands.pack, "put the frames of a dataset as they are into Arrow shards, or resume"
+    )
+    pack.add_argument("dir", type=path_argument, metavar="OUT", help="the folder of a finished dataset")
+    pack.add_argument(
+        "--out", type=path_argument, required=True, metavar="OUT2", help="the folder of the dataset to make"
+    )
+    pack.add_argument("--subset", default="all", metavar="NAME", help="only the videos of this one (default: all)")
 
     verify = add_command(
         subparsers, "verify", commands.verify, "check that the frames of a dataset are what its manifest says"

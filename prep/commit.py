@@ -64,10 +64,10 @@ def _read_spooled_table(run: RunFolder, row: int) -> FrameTable:
         raise StoreError(f"{path} does not hold what was written to it; run again to resume") from error
 
 
-def read_part(path: Path) -> pa.Table:
-    """A part of a table. Raises DamagedError where it cannot be read."""
+def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """A part of a table, with all its columns or these. Raises DamagedError where it cannot be read."""
     try:
-        return read_parquet(path)
+        return read_parquet(path, columns)
     except (OSError, pa.ArrowException) as error:
         raise DamagedError(f"cannot read {path}: {error}; the same command does these videos again") from error
 

@@ -64,7 +64,7 @@ def export(
     with open_dataset(folder) as dataset:
         chosen = dataset.rows(subset)
         num_left_out = dataset.description.subsets[subset] - len(chosen)
-        rows = dataset.manifest.select(_COLUMNS).take(chosen).to_pylist()
+        rows = dataset.columns(_COLUMNS).take(chosen).to_pylist()
         dataset_name = dataset.description.dataset
         if not rows:
             raise UsageError(f"the subset {subset!r} has no ok video: there is nothing to list")

@@ -11,7 +11,6 @@ from typing import Any
 from manifests.description import Description, read_description
 from manifests.errors import Error, StoreError, TooManyFailedError, UsageError
 from manifests.lock import RunLock
-from manifests.recipe import recipe_from_table
 from manifests.records import Source
 from manifests.sources import SourceList
 from manifests.wording import count
@@ -21,10 +20,11 @@ from prep.carry_out import carry_out, require_root
 from prep.changes import Again, rows_to_redo
 from prep.clear import clear, forget
 from prep.commit import group_rows
+from prep.decoding import VideoFiles
 from prep.estimate import require_room
 from prep.plan import Changes, Plan, count_changes, plan_again, plan_new, read_plan, write_plan
 from prep.progress import announce
-from prep.recipe import ExtractRecipe
+from prep.recipe import ExtractRecipe, recipe_of
 from prep.recover import recover
 from prep.run_folder import (
     Earlier,
@@ -40,6 +40,7 @@ from prep.run_folder import (
     state_of,
 )
 from prep.versions import pixel_libraries
+from prep.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def extract(request: Request) -> Extraction:
             raise UsageError(f"{request.out} is not a finished dataset; {again} is for one: run without it first")
         request = replace(request, again=None)
     if state == "sealed" and again is None:
-        return _find_finished(run, request)
+        return clear_finished(run, require_same_dataset(run, request))
     if state == "sealed":
         _require_same_settings(run, request, pixel_libraries(request.recipe.decoder))
     run.make()
@@ -206,8 +207,9 @@ def _carry_out(
             pixel_libraries(request.recipe.decoder),
             groups,
             recovered,
+            VideoFiles(run.out, plan, before, recipe),
+            Workers(request.num_jobs, recipe.limits.timeout_s),
             budget=request.budget,
-            num_jobs=request.num_jobs,
             quiet=request.quiet,
         )
     except TooManyFailedError:
@@ -225,9 +227,8 @@ def _bound(request: Request) -> dict[str, Any]:
     return bound_settings(request.recipe, pixel_libraries(request.recipe.decoder))
 
 
-def _find_finished(run: RunFolder, request: Request) -> Extraction:
+def clear_finished(run: RunFolder, done: Extraction) -> Extraction:
     """Nothing is to be done for a finished dataset, but that what a killed run left is removed."""
-    done = require_same_dataset(run, request)
     if not run.work.exists():
         return done
     try:
@@ -252,7 +253,7 @@ def require_same_dataset(run: RunFolder, request: Request) -> Extraction:
 def _require_same_settings(run: RunFolder, request: Request, libraries: dict[str, str] | None) -> Description:
     """Raises UsageError where the dataset was made with other settings, or other than these `libraries`."""
     description = read_description(run.out)
-    recipe_before = recipe_from_table(ExtractRecipe, description.recipe)
+    recipe_before = recipe_of(description.recipe)
     libraries_before = {} if libraries is None else description.libraries
     before = bound_settings(recipe_before, libraries_before)
     require_equal_settings(run.out, before, bound_settings(request.recipe, libraries or {}))

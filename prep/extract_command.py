@@ -3,15 +3,13 @@
 import argparse
 import dataclasses
 import os
-import shlex
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from manifests.command import print_result, resume_hint, say
 from manifests.errors import Interrupted, StoreError, UsageError
 from manifests.lock import RunLock
-from manifests.machine import describe_space, format_bytes, usable_processors
+from manifests.machine import describe_space, usable_processors
 from manifests.recipe import load_recipe
 from manifests.sources import SourceList, read_sources
 from manifests.wording import count
@@ -21,9 +19,10 @@ from prep.carry_out import require_root
 from prep.changes import UPDATE, parse_retry
 from prep.decoders import require_decoder
 from prep.estimate import estimate, estimate_lines, estimate_table, require_room, rows_to_come
-from prep.extract import Extraction, Request, extract, require_same_dataset
+from prep.extract import Request, extract, require_same_dataset
 from prep.recipe import ExtractRecipe, resolve
 from prep.reconcile import reconcile, reconciliation_lines
+from prep.result import exit_code_of, result_lines, result_table
 from prep.run_folder import RunFolder, state_of
 from prep.scan import given_flags, scan_folder
 
@@ -38,10 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         done = extract(request)
     except (KeyboardInterrupt, Interrupted) as error:
         raise Interrupted(f"{str(error) or 'interrupted'}; {resume_hint()}") from None
-    print_result(arguments, _result_table(arguments.out, done), _result_lines(arguments.out, done))
-    counts, failures = done.description.counts, done.description.failures
-    # Videos that only an annotation knows are no failure of the run.
-    return 3 if counts["failed"] > failures.get("missing", 0) else 0
+    print_result(arguments, result_table(arguments.out, done), result_lines(arguments.out, done))
+    return exit_code_of(done)
 
 
 def _request(arguments: argparse.Namespace) -> Request:
@@ -70,43 +67,6 @@ def _request(arguments: argparse.Namespace) -> Request:
         quiet=arguments.quiet,
         force=arguments.force,
     )
-
-
-def _result_table(out: Path, done: Extraction) -> dict[str, Any]:
-    description = done.description
-    return {
-        "out": str(out),
-        "num_attempted": done.num_attempted,
-        "wall_s": round(done.wall_s, 3),
-        "frames_per_s": round(done.num_frames / done.wall_s, 1) if done.num_attempted else None,
-        "counts": description.counts,
-        "failures": description.failures,
-        "num_frames": description.num_frames,
-        "num_bytes": description.num_bytes,
-        "changes": None if done.changes is None else dataclasses.asdict(done.changes),
-        "unfinished": done.unfinished,
-        "is_held": done.is_held,
-    }
-
-
-def _result_lines(out: Path, done: Extraction) -> list[str]:
-    description = done.description
-    failures = ", ".join(f"{kind} {number:,}" for kind, number in description.failures.items())
-    counts = ", ".join(f"{number:,} {status}" for status, number in description.counts.items())
-    contents = f"{count(description.num_frames, 'frame')}, {format_bytes(description.num_bytes)}"
-    lines = [f"{out}: {counts}{f' ({failures})' if failures else ''}; {contents}"]
-    if done.num_attempted:
-        rate = f"{done.num_frames / done.wall_s:,.0f} frames/s"
-        lines.append(f"this run: {count(done.num_attempted, 'video')} in {done.wall_s:.1f} s, {rate}")
-    elif done.was_sealed:
-        lines.append("nothing to do: it is complete, of the same videos and settings (prep verify checks its files)")
-    if done.unfinished:
-        lines.append(f"{done.unfinished} was begun here and not finished: the same command with it goes on")
-    if done.is_held:
-        lines.append("a program still reads what was replaced, which stays until a later prep extract finds it unread")
-    if description.counts["failed"]:
-        lines.append(f"prep report {shlex.quote(str(out))} names what failed")
-    return lines
 
 
 def _dry_run(arguments: argparse.Namespace, request: Request) -> int:

@@ -6,14 +6,14 @@ those count as never written.
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from manifests.atomic import atomic_write, disk_errors
-from manifests.records import Outcome
+from manifests.records import Outcome, by_name
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Journal:
         self._file.close()
 
 
-def read_journal(path: Path) -> dict[int, Entry]:
-    """The last whole entry of each row; empty where there is no journal. Raises StoreError."""
+def read_journal(path: Path, rows: Set[int] | None = None) -> dict[int, Entry]:
+    """The last whole entry of each row, or of these `rows`; empty where there is no journal. Raises StoreError."""
     entries: dict[int, Entry] = {}
     if path.exists():
         with disk_errors(path), open(path, "rb") as file:
             for line in file:
                 entry = _parse(line)
-                if entry is not None:
+                if entry is not None and (rows is None or entry.row in rows):
                     entries[entry.row] = entry
     return entries
 
@@ -67,7 +67,7 @@ def rewrite_journal(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def _line(entry: Entry) -> bytes:
-    text = json.dumps({**vars(entry), "outcome": vars(entry.outcome)})
+    text = json.dumps({**vars(entry), "outcome": by_name(entry.outcome)})
     return json.dumps({"crc32": zlib.crc32(text.encode()), "entry": text}).encode() + b"\n"
 
 

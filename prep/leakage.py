@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import PurePosixPath
 
 from manifests.wording import count, quote
 
@@ -92,7 +91,7 @@ def _shared_keys(dataset: str, videos: Sequence[Member]) -> Mapping[str, list[li
     """For each kind, the videos that have something in common; for `video`, each that is in several subsets."""
     groups: dict[str, dict[str, list[Member]]] = {kind: defaultdict(list) for kind in KINDS}
     for video in videos:
-        stem = PurePosixPath(video.source).name.rpartition(".")[0]
+        stem = video.source.rpartition("/")[2].rpartition(".")[0]
         take = _UCF_TAKE.fullmatch(stem)
         clip = _YOUTUBE_CLIP.fullmatch(stem)
         if len(video.subsets) > 1:

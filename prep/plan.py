@@ -41,11 +41,15 @@ class Plan:
     @cached_property
     def rows(self) -> tuple[int, ...]:
         """The rows that the run has to store or to settle, in order: all that are not kept."""
+        if not self.kept:
+            return tuple(range(len(self.sources.sources)))
         return tuple(row for row in range(len(self.sources.sources)) if row not in self.kept)
 
     @cached_property
     def work(self) -> SourceList:
         """The sources of `rows`."""
+        if not self.kept:
+            return self.sources
         sources = tuple(self.sources.sources[row] for row in self.rows)
         return SourceList(
             dataset=self.sources.dataset, root=self.sources.root, classes=self.sources.classes, sources=sources

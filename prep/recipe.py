@@ -1,7 +1,9 @@
 """The recipe of an extraction. `frames.*`, `store.*` and `decoder` decide the bytes; `limits.*` do not."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from manifests.recipe import recipe_from_table
 from manifests.stores import STORES
 from prep.decoders import DECODERS
 
@@ -94,6 +96,24 @@ class ExtractRecipe:
     def __post_init__(self) -> None:
         if self.decoder not in ("auto", *DECODERS):
             raise ValueError(f"decoder is one of auto, {', '.join(DECODERS)}, not {self.decoder!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdoptRecipe:
+    """That of frames which others made (`prep adopt`): how is not known."""
+
+    adopted: bool = True
+    store: Store = field(default_factory=lambda: Store(format="frames"))
+
+
+Recipe = ExtractRecipe | AdoptRecipe
+
+
+def recipe_of(table: dict[str, Any]) -> Recipe:
+    """The recipe in a dataset.json. Raises UsageError."""
+    if "adopted" in table:
+        return recipe_from_table(AdoptRecipe, table)
+    return recipe_from_table(ExtractRecipe, table)
 
 
 def resolve(recipe: ExtractRecipe) -> ExtractRecipe:

@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from pathlib import PurePosixPath
 
 from manifests.records import Source
 from manifests.table import table_lines
@@ -156,7 +155,7 @@ def _suggestions(found: Scan) -> tuple[tuple[str, str], ...]:
 
 
 def _name_key(source: str) -> str:
-    name = PurePosixPath(source).name
+    name = source.rpartition("/")[2]
     return label_key(name.rpartition(".")[0] or name)
 
 

@@ -22,6 +22,9 @@ from prep.journal import Entry, read_journal, rewrite_journal
 from prep.respool import respool_group
 from prep.run_folder import Earlier, RunFolder, remove_temporaries
 
+_COLUMNS = ("video_id", "status", "failure", "num_frames", "location", "offsets_at", "data_at")
+"""What tells whether a group is finished."""
+
 
 @dataclass(frozen=True)
 class Recovered:
@@ -42,25 +45,28 @@ def recover(
     """
     earlier = earlier or Earlier()
     remove_temporaries(run.out)
-    journal = read_journal(run.journal)
     finished: dict[int, Counter[str]] = {}
+    to_redo: list[int] = []
     believed: dict[int, Entry] = {}
     with disk_errors(run.out):
         for group, rows in enumerate(groups):
             committed = _committed_rows(run, store, group)
-            if committed is not None and not _is_to_be_redone(committed, sources, rows, earlier):
+            if committed is not None and _is_to_be_redone(committed, sources, rows, earlier):
+                to_redo.append(group)
+            elif committed is not None:
                 kinds = ["ok" if row["status"] == "ok" else row["failure"] for row in committed]
                 finished[group] = Counter(kind for kind in kinds if kind)
-                continue
-            if committed is not None:
-                # What is ok of it goes back to where it was before the group was committed.
-                journal.update(respool_group(run, store, group, rows.start, committed))
-            for row in rows:
-                entry = journal.get(row)
-                if entry is not None and _is_believed(run, store, sources[row], entry, earlier):
-                    believed[row] = entry
-                elif store == "frames":
-                    spool.remove(run.out / run.places.folder_location(sources[row].video_id))
+        rows_left = [row for group, rows in enumerate(groups) if group not in finished for row in rows]
+        journal = read_journal(run.journal, set(rows_left))
+        for group in to_redo:
+            # What is ok of it goes back to where it was before the group was committed.
+            journal.update(respool_group(run, store, group, groups[group].start))
+        for row in rows_left:
+            entry = journal.get(row)
+            if entry is not None and _is_believed(run, store, sources[row], entry, earlier):
+                believed[row] = entry
+            elif store == "frames":
+                spool.remove(run.out / run.places.folder_location(sources[row].video_id))
         if not earlier.is_equal:
             rewrite_journal(run.journal, believed.values())
         for group in range(len(groups)):
@@ -72,11 +78,11 @@ def recover(
 
 
 def _committed_rows(run: RunFolder, store: str, group: int) -> list[dict[str, Any]] | None:
-    """The manifest rows of a group, if it is committed and its frames are where they say."""
+    """_COLUMNS of the manifest rows of a group, if it is committed and its frames are where they say."""
     if not manifest_part(run, group).exists():
         return None
     try:
-        rows: list[dict[str, Any]] = read_part(manifest_part(run, group)).to_pylist()
+        rows: list[dict[str, Any]] = read_part(manifest_part(run, group), _COLUMNS).to_pylist()
     except DamagedError:
         return None
     ok = [row for row in rows if row["status"] == "ok"]

@@ -9,15 +9,19 @@ from typing import Any
 from manifests.dataset import open_dataset
 from manifests.description import Description
 from manifests.machine import format_bytes
-from manifests.recipe import flat, recipe_from_table
+from manifests.recipe import flat
 from manifests.records import FAILURE_KINDS
 from manifests.table import table_lines
 from manifests.wording import count
 from prep.extract_video import ONE_PICTURE
 from prep.leakage import Leak, Member, find_leaks, leak_lines
-from prep.recipe import ExtractRecipe
+from prep.recipe import recipe_of
 
 _EXAMPLES_PER_KIND = 3
+_COLUMNS = (
+    *("source", "source_sha256", "class_name", "subsets", "status", "failure", "detail"),
+    *("num_frames", "fps", "width", "height", "num_bytes"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,7 @@ class Report:
 def make_report(folder: Path) -> Report:
     """Raises UsageError where `folder` is no prepared dataset, DamagedError where it cannot be read."""
     with open_dataset(folder) as dataset:
-        rows = dataset.manifest.to_pylist()
+        rows = dataset.columns(_COLUMNS).to_pylist()
         description = dataset.description
     ok = [row for row in rows if row["status"] == "ok"]
     failures: dict[str, list[tuple[str, str | None]]] = {}
@@ -108,7 +112,7 @@ def report_lines(report: Report) -> list[str]:
         f"frames     {description.num_frames:,} ({report.median_num_frames:g} a video in the median), "
         f"{format_bytes(description.num_bytes)}, {_sizes_text(report.sizes)}",
         f"recipe     {_recipe_text(description)}",
-        f"made with  {', '.join(f'{name} {version}' for name, version in description.libraries.items())}",
+        f"made with  {_libraries_text(description)}",
         "",
         *table_lines(
             ["subset", "videos", "ok", "frames", "bytes"],
@@ -153,6 +157,10 @@ def _sizes_text(sizes: dict[str, int]) -> str:
     return ", ".join(shown) + (f" and {rest} other sizes" if rest else "")
 
 
+def _libraries_text(description: Description) -> str:
+    return ", ".join(f"{name} {version}" for name, version in description.libraries.items()) or "what, is not known"
+
+
 def _recipe_text(description: Description) -> str:
-    recipe = flat(recipe_from_table(ExtractRecipe, description.recipe))
+    recipe = flat(recipe_of(description.recipe))
     return ", ".join(f"{key}={value}" for key, value in recipe.items() if not key.startswith("limits."))

@@ -10,18 +10,18 @@ from manifests.errors import DamagedError
 from manifests.stores import arrow
 from prep import spool
 from prep.before import frame_table, outcome_of
-from prep.commit import frames_part, read_part
+from prep.commit import frames_part, manifest_part, read_part
 from prep.frame_table import FrameTable, write_table
 from prep.journal import Entry
 from prep.plan import Row
 from prep.run_folder import RunFolder
 
 
-def respool_group(run: RunFolder, store: str, group: int, first_row: int, committed: Sequence[Row]) -> dict[int, Entry]:
-    """The entries of the ok rows among `committed`, of which the first is `first_row`, by row. What cannot be read as
-    it was written is left out. Raises OSError where the spool cannot be written."""
+def respool_group(run: RunFolder, store: str, group: int, first_row: int) -> dict[int, Entry]:
+    """The entries of the ok rows of a group, whose first row is `first_row`, by row. What cannot be read as it was
+    written is left out. Raises OSError where the spool cannot be written."""
     try:
-        tables = read_part(frames_part(run, group))
+        committed, tables = read_part(manifest_part(run, group)).to_pylist(), read_part(frames_part(run, group))
     except DamagedError:
         return {}
     number_of = {video_id: number for number, video_id in enumerate(tables.column("video_id").to_pylist())}
@@ -46,7 +46,7 @@ def _respool_frames(run: RunFolder, row: int, line: Row, table_N: FrameTable) ->
             raise DamagedError(f"cannot read {line['location']}: {error}") from error
 
     try:
-        return spool.copy_frames(spool.frames_path(run.spool, row, "arrow"), "arrow", table_N, read_frames)
+        return spool.copy_frames(spool.frames_path(run.spool, row, "arrow"), "arrow", table_N, read_frames) is None
     except DamagedError:
         return False
     finally:

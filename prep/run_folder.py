@@ -28,7 +28,7 @@ from manifests.records import Source
 from manifests.sources import SourceList, read_sources, write_sources
 from manifests.stores import arrow, frames
 from manifests.wording import count, quote_some
-from prep.recipe import ExtractRecipe, Limits
+from prep.recipe import Limits, Recipe
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def state_of(out: Path) -> Literal["new", "open", "sealed"]:
     return "new"
 
 
-def bound_settings(recipe: ExtractRecipe, libraries: dict[str, str]) -> dict[str, Any]:
+def bound_settings(recipe: Recipe, libraries: dict[str, str]) -> dict[str, Any]:
     """What decides the bytes of an ok row, as flat keys."""
     bound = {key: value for key, value in flat(recipe).items() if not key.startswith("limits.")}
     return bound | {f"version of {name}": version for name, version in libraries.items()}
@@ -250,6 +250,8 @@ def _read_settings(run: RunFolder) -> dict[str, Any]:
 
 def require_equal_settings(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raises UsageError that names the settings in which an earlier run into `out` differs."""
+    if ("adopted" in before) != ("adopted" in now):
+        raise UsageError(f"{out} was {'' if 'adopted' in before else 'not '}made by prep adopt: use another --out")
     differing = [
         f"{key} {before.get(key)!r}, not {now.get(key)!r}" for key in before | now if before.get(key) != now.get(key)
     ]

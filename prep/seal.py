@@ -26,10 +26,12 @@ from manifests.records import STATUSES, Source
 from prep.before import Before
 from prep.commit import frames_part, manifest_part, read_part
 from prep.plan import Plan
-from prep.recipe import ExtractRecipe
+from prep.recipe import Recipe
 from prep.run_folder import RunFolder
 
-_MANIFEST_ROWS_PER_ROW_GROUP = 65536
+_MANIFEST_ROWS_PER_ROW_GROUP = 4096
+"""So that `Dataset.video`, which reads one, is quick."""
+
 _FRAMES_ROWS_PER_ROW_GROUP = 512
 
 
@@ -58,7 +60,7 @@ def seal(
     *,
     plan: Plan,
     before: Before | None,
-    recipe: ExtractRecipe,
+    recipe: Recipe,
     libraries: dict[str, str],
     num_groups: int,
 ) -> Description:
@@ -100,7 +102,9 @@ def seal(
 def _require_frames(run: RunFolder, num_groups: int) -> None:
     """Raises StoreError where frames that were committed have vanished since; a resumed run does those groups again."""
     for group in range(num_groups):
-        for location in read_part(manifest_part(run, group)).column("location").unique().drop_null().to_pylist():
+        for location in (
+            read_part(manifest_part(run, group), ["location"]).column("location").unique().drop_null().to_pylist()
+        ):
             if not (run.out / location).exists():
                 raise StoreError(f"{run.out / location} has vanished; check the disk and run the same command again")
 

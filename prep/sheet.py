@@ -66,7 +66,7 @@ def spread(num_frames: int, num_wanted: int) -> list[int]:
 
 def _find_row(dataset: Dataset, out: Path, video_id: str) -> int:
     """The row of an ok video. Raises UsageError."""
-    video_ids = dataset.manifest.column("video_id").to_pylist()
+    video_ids = dataset.columns(["video_id"]).column("video_id").to_pylist()
     if video_id not in video_ids:
         nearest = difflib.get_close_matches(video_id, video_ids, n=1, cutoff=0.0)
         hint = f"did you mean {quote(nearest[0])}?" if nearest else "it has none"

@@ -37,22 +37,22 @@ def open_writer(frames: Path, store: str) -> SpoolWriter | FolderWriter:
     return SpoolWriter(frames) if store == "arrow" else FolderWriter(frames)
 
 
-def copy_frames(path: Path, store: str, table_N: FrameTable, read_frames: ReadFrames) -> bool:
+def copy_frames(path: Path, store: str, table_N: FrameTable, read_frames: ReadFrames) -> int | None:
     """Write frames that are stored elsewhere to `path`, a few in memory at a time; `read_frames` gives their bytes by
-    index. Returns False where they do not have the CRC-32 of `table_N`. Raises what `read_frames` raises, and
-    OSError."""
+    index. Returns the index of the first that does not have the CRC-32 of `table_N`, None where all have. Raises what
+    `read_frames` raises, and OSError."""
     writer = open_writer(path, store)
     try:
         for start in range(0, len(table_N), _FRAMES_AT_A_TIME):
             entries = table_N[start : start + _FRAMES_AT_A_TIME]
             jpegs = read_frames(range(start, start + len(entries)))
-            for jpeg, crc32 in zip(jpegs, entries["crc32"].tolist(), strict=True):
+            for index, (jpeg, crc32) in enumerate(zip(jpegs, entries["crc32"].tolist(), strict=True), start):
                 if zlib.crc32(jpeg) != crc32:
-                    return False
+                    return index
                 writer.add(jpeg)
     finally:
         writer.close()
-    return True
+    return None
 
 
 def remove(path: Path) -> None:

@@ -22,7 +22,7 @@ import joblib
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import simplejpeg
+import pyarrow.parquet as pq
 
 from manifests.dataset import Dataset, open_dataset, open_table
 from manifests.description import DESCRIPTION_FILE, WORK_FOLDER, hash_classes, read_description
@@ -33,6 +33,7 @@ from manifests.records import Placement
 from manifests.stores import arrow
 from manifests.wording import count
 from prep.clear import unnamed
+from prep.jpeg import decoded_size
 
 Row = dict[str, Any]
 """What is looked at of a row of the manifest, by column name, and its `position` there."""
@@ -102,7 +103,7 @@ def _verify(folder: Path, *, deep: bool, num_jobs: int) -> tuple[Verification, b
     except DamagedError as error:
         return _unreadable(MANIFEST_FILE, error), True
     with dataset:
-        manifest = dataset.manifest.select(_COLUMNS).to_pylist()
+        manifest = dataset.columns(_COLUMNS).to_pylist()
         rows = [{**row, "position": position} for position, row in enumerate(manifest)]
         ok = [row for row in rows if row["status"] == "ok"]
         tables, problems = _frame_tables(dataset, ok)
@@ -204,9 +205,10 @@ def _frame_tables(dataset: Dataset, rows: list[Row]) -> tuple[dict[str, _FrameTa
     """frames.parquet by video_id, as far as it has as many frames as the manifest, and what is wrong with it."""
     try:
         with open_table(dataset.folder, FRAMES_FILE, dataset.description.frames_sha256) as file:
-            table = parse_parquet(file)
-        if not table.schema.equals(FRAMES_SCHEMA):
-            raise pa.ArrowInvalid("it does not have the columns of a frame table")
+            if not pq.read_schema(file).equals(FRAMES_SCHEMA):
+                raise pa.ArrowInvalid("it does not have the columns of a frame table")
+            file.seek(0)
+            table = parse_parquet(file, ["video_id", "num_bytes", "crc32"])
     except DamagedError as error:
         return {}, [Problem(file=FRAMES_FILE, problem=str(error))]
     except (OSError, pa.ArrowException) as error:
@@ -369,11 +371,11 @@ def _wrong_with(jpeg: bytes, row: Row, crc32: int | None) -> str | None:
     if crc32 is not None and zlib.crc32(jpeg) != crc32:
         return "its bytes have changed: the CRC-32 differs"
     try:
-        height, width, _ = simplejpeg.decode_jpeg(jpeg, colorspace="GRAY").shape
+        size = decoded_size(jpeg)
     except ValueError as error:
         return f"is no valid JPEG: {error}"
-    if (width, height) != (row["width"], row["height"]):
-        return f"is {width}x{height}, the manifest says {row['width']}x{row['height']}"
+    if (size.width, size.height) != (row["width"], row["height"]):
+        return f"is {size.width}x{size.height}, the manifest says {row['width']}x{row['height']}"
     return None
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from manifests.recipe import recipe_from_table
-from manifests.records import Outcome
+from manifests.records import Outcome, by_name
 from prep.extract_video import FrameWriter, extract_video
 from prep.frame_table import write_table
 from prep.memory import limit_data_segment, tells_of_memory
@@ -79,7 +79,7 @@ def _work(job: dict[str, Any], replies: TextIO) -> dict[str, Any]:
         return {"store_error": str(fault)}
     except Exception as error:
         outcome, table_crc32 = _unexpected(error, job["source"]), 0
-    return {"outcome": vars(outcome), "table_crc32": table_crc32}
+    return {"outcome": by_name(outcome), "table_crc32": table_crc32}
 
 
 def _unexpected(error: Exception, source: str) -> Outcome:

@@ -14,8 +14,8 @@ import joblib
 
 from manifests.atomic import disk_errors, sync_file_system
 from manifests.errors import Error
-from prep.before import Copy
 from prep.child import Child, Job, Reply
+from prep.taking import Take
 
 _VIDEOS_PER_CHILD = 300
 """A process is replaced after so many videos, which bounds what a leak in a native library can cost."""
@@ -40,7 +40,7 @@ class Workers:
     def is_stopped(self) -> bool:
         return self._stopped
 
-    def extract(self, jobs: Iterable[tuple[int, Job | Copy]], *, alone: bool = False) -> Iterator[tuple[int, Reply]]:
+    def extract(self, jobs: Iterable[tuple[int, Job | Take]], *, alone: bool = False) -> Iterator[tuple[int, Reply]]:
         """Yield (row, reply) for each (row, job), as they are done; one at a time if `alone`, each in a process of its
         own, so that nothing but itself can be its fault.
 
@@ -84,21 +84,18 @@ class Workers:
         self.stop()
         self._end_children()
 
-    def _until_stopped(self, jobs: Iterable[tuple[int, Job | Copy]]) -> Iterator[tuple[int, Job | Copy]]:
+    def _until_stopped(self, jobs: Iterable[tuple[int, Job | Take]]) -> Iterator[tuple[int, Job | Take]]:
         for item in jobs:
             if self._stopped:
                 return
             yield item
 
-    def _task(self, row: int, job: Job | Copy) -> tuple[int, Reply | BaseException | None]:
+    def _task(self, row: int, job: Job | Take) -> tuple[int, Reply | BaseException | None]:
         if self._stopped:
             return row, None
         try:
-            reply = None
-            if isinstance(job, Copy):
-                reply, job = job.take_over(), job.job
-            if reply is None:
-                reply = self._own_child().extract(job, self._timeout_s)
+            found = job if isinstance(job, Job) else job.take()
+            reply = found if isinstance(found, Reply) else self._own_child().extract(found, self._timeout_s)
             if reply.outcome.status == "ok" and job.frames.is_dir():
                 with disk_errors(job.frames):
                     sync_file_system(job.frames)  # a frame folder is renamed next

@@ -67,9 +67,12 @@ class ClipDataset:
 
     def content_sha256(self) -> str:
         """SHA-256 over videos, labels and frames, in order: equal for both stores of the same frames."""
-        table = self._dataset.manifest.select(["video_id", "label", "content_crc32"]).take(self._rows)
-        text = "\n".join(f"{row['video_id']} {row['label']} {row['content_crc32']}" for row in table.to_pylist())
-        return hashlib.sha256(text.encode()).hexdigest()
+        table = self._dataset.columns(["video_id", "label", "content_crc32"]).take(self._rows)
+        digest = hashlib.sha256()
+        for number, batch in enumerate(table.to_batches(max_chunksize=4096)):
+            lines = (f"{row['video_id']} {row['label']} {row['content_crc32']}" for row in batch.to_pylist())
+            digest.update((("\n" if number else "") + "\n".join(lines)).encode())
+        return digest.hexdigest()
 
     def video_id(self, index: int) -> str:
         name: str = self._dataset.video(int(self._rows[index]))["video_id"]
@@ -84,8 +87,15 @@ class ClipDataset:
         except Exception as error:
             if is_debugging():
                 traceback.print_exc()
-            what = f"unexpected {type(error).__name__} while reading video {self.video_id(item.index)} of {self.folder}"
+            what = f"unexpected {type(error).__name__} while reading {self._describe(item.index)} of {self.folder}"
             return BadSample(f"{what}: {error}", Error.exit_code)
+
+    def _describe(self, index: int) -> str:
+        """A sample in words, also where what went wrong with it keeps its video_id from being read."""
+        try:
+            return f"video {self.video_id(index)}"
+        except Exception:
+            return f"sample {index} of subset {self.subset!r}"
 
     def _sample(self, item: Item) -> Sample:
         row = int(self._rows[item.index])

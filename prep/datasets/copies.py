@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 from prep.datasets.walk import VideoFile
@@ -25,7 +24,9 @@ def choose(names: Mapping[str, str], rank: Callable[[str, str], tuple[Any, ...]]
         files_of.setdefault(name, []).append(file)
     files, copies = {}, {}
     for name, candidates in files_of.items():
-        best, *others = sorted(candidates, key=lambda file: (*rank(file, name), file))
+        best, *others = candidates
+        if others:
+            best, *others = sorted(candidates, key=lambda file: (*rank(file, name), file))
         files[best] = name
         copies.update(dict.fromkeys(others, best))
     return Chosen(files=files, copies=copies)
@@ -38,4 +39,4 @@ def is_bad(video: VideoFile) -> bool:
 
 def stems(videos: Iterable[VideoFile]) -> dict[str, str]:
     """The file name without its suffix, by path."""
-    return {video.path: PurePosixPath(video.path).name.rpartition(".")[0] for video in videos}
+    return {video.path: video.path.rpartition("/")[2].rpartition(".")[0] for video in videos}

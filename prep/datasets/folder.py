@@ -31,7 +31,7 @@ def scan(root: Path, annotations: Sequence[Path] = ()) -> Scan:
     found = find_videos(root)
     videos = {escape_name(video.path): video for video in found.videos}
     paths = sorted(videos)
-    classes = sorted({name for path in paths if (name := _class_of(path)) is not None})
+    classes = sorted({name for path in paths if (name := class_of(path)) is not None})
     labels = {name: label for label, name in enumerate(classes)}
     ids = video_ids(paths)
     sources = tuple(_source(path, video_id, videos[path], labels) for path, video_id in zip(paths, ids, strict=True))
@@ -45,8 +45,8 @@ def scan(root: Path, annotations: Sequence[Path] = ()) -> Scan:
 
 
 def _source(path: str, video_id: str, video: VideoFile, labels: dict[str, int]) -> Source:
-    class_name = _class_of(path)
-    subset = _subset_of(path)
+    class_name = class_of(path)
+    subset = subset_of(path)
     return Source(
         video_id=video_id,
         source=path,
@@ -60,14 +60,16 @@ def _source(path: str, video_id: str, video: VideoFile, labels: dict[str, int]) 
     )
 
 
-def _subset_of(path: str) -> str | None:
-    top = PurePosixPath(path).parts[0]
+def subset_of(path: str) -> str | None:
+    """The subset that a path under the root tells, if any."""
+    top = path.partition("/")[0]
     return top if top in SUBSET_FOLDERS else None
 
 
-def _class_of(path: str) -> str | None:
-    folders = PurePosixPath(path).parts[:-1]
-    within = folders[1:] if _subset_of(path) is not None else folders
+def class_of(path: str) -> str | None:
+    """The class that a path under the root tells, if any."""
+    folders = path.split("/")[:-1]
+    within = folders[1:] if subset_of(path) is not None else folders
     return within[-1] if within else None
 
 

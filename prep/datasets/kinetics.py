@@ -19,7 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from manifests.errors import UsageError
 from manifests.names import escape_name
@@ -207,21 +207,21 @@ def _near(files: Mapping[str, str], paths: Iterable[str]) -> tuple[tuple[str, st
     return tuple(
         (escape_name(files[path]), escape_name(path))
         for path in paths
-        if path in files and PurePosixPath(path).name.rpartition(".")[0] != files[path]
+        if path in files and path.rpartition("/")[2].rpartition(".")[0] != files[path]
     )
 
 
 def _is_replacement(path: str) -> bool:
-    return any(part.lower().startswith("replacement") for part in PurePosixPath(path).parts[:-1])
+    return any(part.lower().startswith("replacement") for part in path.split("/")[:-1])
 
 
 def _folder_key(path: str) -> str:
-    return label_key(PurePosixPath(path).parent.name)
+    return label_key(path.rpartition("/")[0].rpartition("/")[2])
 
 
 def _subset_folders(path: str, subsets: set[str]) -> set[str]:
     """The subsets that folders of the path are named for."""
-    return {subset for part in PurePosixPath(path).parts[:-1] if (subset := subset_of_name(part)) in subsets and subset}
+    return {subset for part in path.split("/")[:-1] if (subset := subset_of_name(part)) in subsets and subset}
 
 
 def _label_disagreements(

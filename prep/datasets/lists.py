@@ -47,10 +47,10 @@ def scan_lists(root: Path, annotations: Sequence[Path] = (), separator: str | No
     files = annotation_files(root, annotations, (), _is_list, _NAMES)
     found = find_videos(root, expected=frozenset(file.name for file in files))
     paths = [video.path for video in found.videos]
-    known = _ways_to_name(paths)
+    known = ways_to_name(paths)
     rows = [(file, read) for file in files for read in [read_list(file, separator, root, known)]]
-    names, numbered = _classes(row for _, reading in rows for row in reading.rows)
-    lines = [_line(file, fields, names, root) for file, reading in rows for _, fields in reading.rows]
+    names, numbered = classes_of(row for _, reading in rows for row in reading.rows)
+    lines = [line_of(file, fields, names, root) for file, reading in rows for _, fields in reading.rows]
     listed = gather(lines)
     matches, near = _match(paths, listed.items)
     if not matches:
@@ -93,7 +93,7 @@ def read_list(file: Path, separator: str | None, root: Path, known: frozenset[st
                 "put its paths in double quotes, or give --separator"
             )
     for place, row in best.rows:
-        _check(place, row, root)
+        require_whole_video(place, row, root)
     return best
 
 
@@ -110,7 +110,8 @@ def relative(path: str, root: Path) -> str:
     return str(plain)
 
 
-def _check(place: str, row: Mapping[str, str], root: Path) -> None:
+def require_whole_video(place: str, row: Mapping[str, str], root: Path) -> None:
+    """Raises UsageError, naming the `place` of a row, where it names no path under `root` or a clip inside a video."""
     parts = PurePosixPath(relative(row["path"], root)).parts
     if not parts or ".." in parts or "\0" in row["path"]:
         raise UsageError(f"{place}: {quote(row['path'])} is no path of a file under the root")
@@ -122,7 +123,7 @@ def _check(place: str, row: Mapping[str, str], root: Path) -> None:
         )
 
 
-def _classes(rows: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[dict[str, str], bool]:
+def classes_of(rows: Iterable[tuple[str, Mapping[str, str]]]) -> tuple[dict[str, str], bool]:
     """The class of each label text, in label order, and whether classes are known by number only.
 
     Raises UsageError for numbers among names, and where a number has two names or a name two numbers.
@@ -163,7 +164,8 @@ def _repeated(names: Iterable[str]) -> list[str]:
     return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
 
 
-def _line(file: Path, row: Mapping[str, str], names: Mapping[str, str], root: Path) -> Line:
+def line_of(file: Path, row: Mapping[str, str], names: Mapping[str, str], root: Path) -> Line:
+    """What a row of `file` says; `names` are as of `classes_of`."""
     label = row.get("label", "")
     if label in _NO_LABEL:
         label = row.get("class_name", "")
@@ -178,7 +180,8 @@ def _line(file: Path, row: Mapping[str, str], names: Mapping[str, str], root: Pa
     )
 
 
-def _ways_to_name(paths: Iterable[str]) -> frozenset[str]:
+def ways_to_name(paths: Iterable[str]) -> frozenset[str]:
+    """All that a list may call one of these."""
     return frozenset(name for path in paths for name in (*_names_for(path), *_names_for(_stem(path))))
 
 

@@ -1,10 +1,9 @@
 """From files on disk and videos that annotations name to the rows of a source list."""
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from manifests.errors import UsageError
-from manifests.names import escape_name, video_ids
+from manifests.names import escape_name, folders_above, video_ids
 from manifests.records import Source
 from manifests.wording import quote
 from prep.datasets.listed import Item
@@ -23,13 +22,14 @@ def make_rows(
     copies: Mapping[str, str] | None = None,
     folder_class: Callable[[str], str | None] = lambda path: None,
     missing_path: Callable[[Item], str] = lambda item: item.name,
+    ids: Callable[[Sequence[str]], list[str]] = video_ids,
 ) -> tuple[Source, ...]:
     """One row for each file, and one for each item that has no file (failed as `missing`), in source order.
 
     `matches` tells the item of each file that annotations name, `copies` (excluded as `duplicate_id`) the file that
     was taken instead. Another file is excluded where there are items, and has the class that `folder_class` tells. An
     item on whose label the annotations disagree is excluded as `duplicate_id`, without a label. `labels` has the
-    classes; all names and paths are as os gives them.
+    classes; all names and paths are as os gives them. `ids` makes the video ids of the escaped paths.
 
     Raises UsageError where an item without a file has the path of a folder.
     """
@@ -41,7 +41,7 @@ def make_rows(
     paths = {escape_name(path): path for path in [*on_disk, *missing]}
     names = sorted(paths)
     sources = []
-    for name, video_id in zip(names, video_ids(names), strict=True):
+    for name, video_id in zip(names, ids(names), strict=True):
         path = paths[name]
         video = on_disk.get(path)
         item = missing[path] if video is None else items[matches[path]] if path in matches else None
@@ -85,7 +85,7 @@ def _names(files: Iterable[str]) -> str:
 
 
 def _refuse_folders(missing: Mapping[str, Item], on_disk: Iterable[str]) -> None:
-    folders = {str(folder) for path in [*on_disk, *missing] for folder in PurePosixPath(path).parents}
+    folders = folders_above([*on_disk, *missing])
     for path, item in missing.items():
         if path in folders:
             raise UsageError(f"{_names(item.files)}: {quote(path)} is named as a video, but it is a folder of such")

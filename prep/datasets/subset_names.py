@@ -1,6 +1,7 @@
 """Subsets by the names that list files, folders and columns give them."""
 
 import re
+from functools import lru_cache
 
 _KINDS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -16,6 +17,7 @@ def subset_of_word(word: str) -> str | None:
     return _KINDS.get(word.strip().lower())
 
 
+@lru_cache(1024)
 def subset_of_name(stem: str) -> str | None:
     """The subset that the name of a list or folder tells: its one word train, val or test (or what means the same),
     with the number of the split in two digits: "ucf101_val_split_1_videos" -> "val01", "trainlist01" -> "train01",

@@ -64,7 +64,7 @@ def find_videos(root: Path, expected: frozenset[str] = frozenset()) -> Found:
     Raises UsageError where `root` is no folder or has no videos, and where a folder under it cannot be listed: what
     it holds cannot be known, and the labels of all other classes may hang on it.
     """
-    found = _walk(root, _identity(require_folder(root)), expected)
+    found = _walk(root, identity_of(require_folder(root)), expected)
     shown = quote(str(root))
     if not found.videos:
         raise UsageError(_no_videos(shown, found))
@@ -147,7 +147,7 @@ def _walk(root: Path, root_identity: tuple[int, int], expected: frozenset[str]) 
                     raise _unreadable(os.path.join(root, path), error) from error
                 continue
             if stat.S_ISDIR(status.st_mode):
-                identity = _identity(status)
+                identity = identity_of(status)
                 if identity in ancestors:
                     loops.append(path)
                 else:
@@ -193,7 +193,8 @@ def _problem(entry: "os.DirEntry[str]", error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
+def identity_of(status: os.stat_result) -> tuple[int, int]:
+    """By which a folder is known again under another path."""
     return status.st_dev, status.st_ino
 
 

@@ -18,7 +18,9 @@ from clips import Clip, write_clip
 from conftest import PREP
 from trees import hash_tree
 
-TIMEOUT_S = 1.25
+TIMEOUT_S = 2.5
+AMPLE_S = 30.0
+"""A limit that what does not hang is far from, on a busy machine too."""
 MEMORY_MIB = 512
 HUNG = ("timeout", f"no new frame for {TIMEOUT_S} s")
 OUT_OF_MEMORY = (
@@ -82,7 +84,7 @@ def make_folder(folder: Path, bad: list[str], clip: Path | None, good: Path) -> 
     return folder
 
 
-def command(videos: Path, out: Path, store: str = "arrow", timeout_s: float = TIMEOUT_S) -> list[str]:
+def command(videos: Path, out: Path, store: str = "arrow", timeout_s: float = AMPLE_S) -> list[str]:
     settings = [f"limits.timeout_s={timeout_s}", f"limits.memory_mib={MEMORY_MIB}", "store.videos_per_shard=2"]
     return [str(PREP), "extract", str(videos), "--out", str(out), "--store", store, "--quiet", "--jobs", "2"] + [
         word for setting in settings for word in ("--set", setting)
@@ -164,7 +166,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def test_it_costs_its_video(videos: Videos, environment: dict[str, str], tmp_path: Path, kind: str, store: str) -> None:
     source = make_folder(tmp_path / "videos", [kind], videos.clip, videos.clip)
     out, begun_s = tmp_path / "out", time.monotonic()
-    with start(command(source, out, store), environment, tmp_path) as process:
+    timeout_s = TIMEOUT_S if ENDS[kind] == HUNG else AMPLE_S
+    with start(command(source, out, store, timeout_s), environment, tmp_path) as process:
         _, stderr = process.communicate(timeout=60)
         assert members(process.pid) == set()
     assert process.returncode == 3, stderr

@@ -308,6 +308,20 @@ def test_what_nobody_thought_of_travels_too(folders: dict[str, Path], monkeypatc
     assert bad.message == f"unexpected ZeroDivisionError while reading video a/short of {folders['arrow']}: a bug"
 
 
+def test_what_went_wrong_may_keep_the_name_from_being_read(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise MemoryError("it is full")
+
+    dataset = opened(folders["arrow"], training=False)
+    monkeypatch.setattr("train.dataset.centre_box", fail)
+    monkeypatch.setattr("manifests.dataset.Dataset.video", fail)
+    bad = read_bad(dataset, 1)
+    said = f"unexpected MemoryError while reading sample 1 of subset 'train' of {folders['arrow']}: it is full"
+    assert (bad.message, bad.exit_code) == (said, 1)
+
+
 # --- What cannot be opened ---
 
 

@@ -84,7 +84,7 @@ def test_where_a_run_is_not_finished(tmp_path: Path) -> None:
     (tmp_path / ".work").mkdir()
     with pytest.raises(UsageError) as caught:
         read_description(tmp_path)
-    assert str(caught.value) == f"{tmp_path} is not finished: run its prep extract again, which resumes"
+    assert str(caught.value) == f"{tmp_path} is not finished: run the command that makes it again, which resumes"
 
 
 def test_a_folder_of_that_name(tmp_path: Path) -> None:

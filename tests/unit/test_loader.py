@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,8 @@ def open_clips(folder: Path, *, training: bool) -> ClipDataset:
 def children() -> list[int]:
     found: list[int] = []
     for task in Path("/proc/self/task").glob("*/children"):
-        found += map(int, task.read_text().split())
+        with suppress(FileNotFoundError):  # a thread that ended just now
+            found += map(int, task.read_text().split())
     return found
 
 

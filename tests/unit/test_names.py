@@ -6,7 +6,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.names import escape_name, unescape_name, video_ids
+from manifests.names import escape_name, folder_ids, unescape_name, video_ids
 
 # Few distinct bytes, so that escapes, near-escapes and bytes that are not UTF-8 meet often.
 _BYTES = st.one_of(
@@ -98,3 +98,24 @@ def test_video_ids_by_example() -> None:
     assert video_ids(["x.avi", "x.mp4", "x.avi.mkv"]) == ["x.avi", "x.mp4", "x.avi.mkv"]
     assert video_ids(["v1.2/clip"]) == ["v1.2/clip"]
     assert video_ids(["a/..avi", "a/...avi"]) == ["a/..avi", "a/...avi"]
+
+
+_FOLDER_NAMES = st.sampled_from([b"a", b"a.avi", b"%E9", b"%25E9", b"%2525E9", b"\xe9", b"\xc3\xa9", b"%"])
+
+
+@given(st.sets(st.lists(_FOLDER_NAMES, min_size=1, max_size=3).map(b"/".join), min_size=1, max_size=12))
+def test_ids_of_frame_folders_are_distinct_and_none_lies_in_another(raw: set[bytes]) -> None:
+    inner = {path[:at] for path in raw for at in range(len(path)) if path[at : at + 1] == b"/"}
+    paths = sorted(escape_name(os.fsdecode(path)) for path in raw - inner)
+    ids = folder_ids(paths)
+    assert len(set(ids)) == len(paths)
+    above = {video_id[:at] for video_id in ids for at in range(len(video_id)) if video_id[at] == "/"}
+    assert above.isdisjoint(ids)
+    for video_id in ids:
+        assert video_id.encode("utf-8").decode("utf-8") == video_id
+
+
+def test_a_frame_folder_has_the_id_that_it_was_made_for() -> None:
+    ids = ["A/a.b", "caf%E9/x", "100%25/y", "%2541"]
+    assert folder_ids([escape_name(video_id) for video_id in ids]) == ids
+    assert folder_ids(["caf%E9/x", "caf%25E9/x"]) == ["caf%E9/x", "caf%25E9/x"]
