@@ -36,16 +36,20 @@ def _cgroup_quota() -> float | None:
 
 
 def _quotas_v2() -> list[float]:
-    own = next((line[3:].strip("/\n") for line in _lines(Path("/proc/self/cgroup")) if line.startswith("0::")), "")
     quotas = []
-    for folder in (_CGROUP / own, *(_CGROUP / own).parents):
+    for folder in _cgroup_folders():
         for line in _lines(folder / "cpu.max"):
             quota, _, period = line.strip().partition(" ")
             if quota != "max":
                 quotas.append(int(quota) / int(period))
-        if folder == _CGROUP:
-            break
     return quotas
+
+
+def _cgroup_folders() -> list[Path]:
+    """Of this process's cgroup (version 2) and those above it."""
+    own = next((line[3:].strip("/\n") for line in _lines(Path("/proc/self/cgroup")) if line.startswith("0::")), "")
+    folder = _CGROUP / own
+    return [folder, *(parent for parent in folder.parents if parent.is_relative_to(_CGROUP))]
 
 
 def _quota_v1() -> list[float]:
@@ -94,6 +98,18 @@ def free_shared_memory() -> int | None:
     """Free bytes of /dev/shm, None where there is none."""
     shared = Path("/dev/shm")
     return shutil.disk_usage(shared).free if shared.exists() else None
+
+
+def available_memory() -> int | None:
+    """Bytes that the machine could still give, or the limit of this process's cgroup (version 2) where that is less;
+    None where the kernel does not tell."""
+    available = [
+        int(line.split()[1]) * 1024 for line in _lines(Path("/proc/meminfo")) if line.startswith("MemAvailable:")
+    ]
+    limits = [
+        int(line) for folder in _cgroup_folders() for line in _lines(folder / "memory.max") if line.strip().isdecimal()
+    ]
+    return min([*available, *limits], default=None)
 
 
 def format_bytes(num_bytes: float) -> str:

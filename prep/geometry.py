@@ -71,7 +71,7 @@ def turn_upright(planes: YuvPlanes, orientation: Orientation) -> YuvPlanes:
         u_hw, v_hw = _paired_anew(u_hw), _paired_anew(v_hw)
     if columns_reversed and width % 2:
         u_hw, v_hw = _paired_anew(u_hw.T).T, _paired_anew(v_hw.T).T
-    return _turned(y_HW, orientation), _turned(u_hw, orientation), _turned(v_hw, orientation)
+    return turned(y_HW, orientation), turned(u_hw, orientation), turned(v_hw, orientation)
 
 
 def _paired_anew(plane_hw: UInt8Array) -> UInt8Array:
@@ -84,7 +84,8 @@ def _paired_anew(plane_hw: UInt8Array) -> UInt8Array:
     return levels_hw.astype(np.uint8)
 
 
-def _turned(plane_HW: UInt8Array, orientation: Orientation) -> UInt8Array:
+def turned(plane_HW: UInt8Array, orientation: Orientation) -> UInt8Array:
+    """A plane, or a picture with its channels last, turned and mirrored as `orientation` says, C-contiguous."""
     turned_HW = np.rot90(plane_HW, k=-(orientation.rotation_deg // 90))
     if orientation.mirrored:
         turned_HW = turned_HW[:, ::-1]

@@ -114,16 +114,12 @@ def processes_of(run: Path) -> list[int]:
     return found
 
 
-def segments_of(pids: list[int]) -> list[str]:
-    return [path.name for pid in pids for path in Path("/dev/shm").glob(f"paddle_{pid}_*")]
-
-
-def assert_nothing_left(run: Path, pids: list[int], within_s: float = 1.0) -> None:
+def assert_nothing_left(run: Path, within_s: float = 1.0) -> None:
+    """No process of the run."""
     deadline = time.monotonic() + within_s
     while processes_of(run) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert processes_of(run) == []
-    assert segments_of(pids) == []
 
 
 def content_of(checkpoint: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import importlib
 import logging
 import signal
 import warnings
+from pathlib import Path
 from typing import Any
 
 from manifests.command import (
@@ -20,13 +21,16 @@ from manifests.command import (
 )
 from manifests.description import read_description
 from manifests.errors import Interrupted, UsageError
-from manifests.machine import format_bytes, free_shared_memory, usable_processors
+from manifests.machine import available_memory, format_bytes, usable_processors
 from manifests.recipe import load_recipe, recipe_with_overrides
+from manifests.sources import SourceList, read_sources
 from manifests.wording import count
 from train import __version__
 from train.bench import TABLES
 from train.metrics import Accuracy
 from train.recipe import RECIPES, TrainRecipe, recipe_file
+from train.slots import num_slots
+from train.videos import DECODERS, Videos, open_videos, subset_names
 
 _TRAINING_SUBSETS = ("train", "train01")
 _VALIDATION_SUBSETS = ("val", "validation", "valid", "test01", "test")
@@ -43,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     fitting = add_command(commands, "fit", _fit, "train a model, or go on with a run that was stopped")
-    fitting.add_argument("--data", type=path_argument, required=True, metavar="OUT", help="a prepared dataset")
+    _add_data(fitting)
     fitting.add_argument(
         "--recipe", required=True, metavar="NAME|FILE", help=f"one of {', '.join(RECIPES)}, or a TOML file"
     )
@@ -75,10 +79,10 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="RUN|CHECKPOINT",
         help="a run folder (its best checkpoint) or a file",
     )
-    evaluating.add_argument("--data", type=path_argument, required=True, metavar="OUT", help="a prepared dataset")
+    _add_data(evaluating)
     evaluating.add_argument("--subset", required=True, metavar="S", help="the subset to score")
     evaluating.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="override loader.* or run.* keys"
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override views.*, loader.* or run.* keys"
     )
 
     bench = add_command(commands, "bench", _bench, "measure on this machine: " + ", ".join(TABLES))
@@ -93,10 +97,24 @@ def _bench(arguments: argparse.Namespace) -> int:
     return exit_code
 
 
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        type=path_argument,
+        required=True,
+        metavar="OUT|sources.parquet",
+        help="a prepared dataset, or a source list, whose videos are decoded on the fly",
+    )
+    parser.add_argument(
+        "--decoder", choices=("auto", *DECODERS), help="of videos on the fly (default: auto, which is pyav)"
+    )
+
+
 def _fit(arguments: argparse.Namespace) -> int:
     first_weights = [] if arguments.init is None else [f"model.init={arguments.init}"]
     recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), [*arguments.set, *first_weights])
-    subsets = read_description(arguments.data).subsets
+    source_list = _source_list(arguments)
+    subsets = subset_names(source_list) if source_list else list(read_description(arguments.data).subsets)
     train_subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
     val_subset = arguments.val_subset or _first_of(_VALIDATION_SUBSETS, subsets, "--val-subset")
     _require_paddle()
@@ -105,11 +123,11 @@ def _fit(arguments: argparse.Namespace) -> int:
     from train.device import set_cpu_threads
     from train.loop import fit
 
-    num_workers, num_threads = _prepare_loading(arguments, recipe)
+    num_workers, num_threads = _prepare_loading(recipe)
 
-    seed, flips = recipe.run.seed, recipe.clip.flips
-    training = ClipDataset(arguments.data, train_subset, training=True, seed=seed, flips=flips)
-    validation = ClipDataset(arguments.data, val_subset, training=False, seed=seed, flips=flips)
+    data = _open_data(arguments, source_list, [train_subset, val_subset])
+    training = ClipDataset(data, train_subset, recipe, training=True)
+    validation = ClipDataset(data, val_subset, recipe, training=False)
     set_cpu_threads(num_threads)
     say(
         arguments,
@@ -136,16 +154,56 @@ def _fit(arguments: argparse.Namespace) -> int:
         "clips_per_s": round(fitted.clips_per_s, 1),
         **dataclasses.asdict(fitted.accuracy),
     }
+    if isinstance(data, Videos):
+        table |= {
+            "decoder": data.decoder,
+            "clips_decoded": fitted.num_clips,
+            "clips_decoded_forward": fitted.num_forward,
+            "videos_failed": data.failed(),
+        }
     rate = f", {fitted.clips_per_s:.0f} clips/s" if fitted.clips_per_s else ", complete already"
     lines = [
         f"{arguments.out}: {fitted.state.step:,} steps in {fitted.state.epoch} epochs{rate}",
         f"{val_subset} after the last epoch: {_accuracy_text(fitted.accuracy)}",
     ]
+    if isinstance(data, Videos):
+        lines.append(
+            f"{data.decoder} gave {fitted.num_clips:,} clips, {fitted.num_forward:,} of them by decoding from the "
+            "beginning of the video, since index access cannot be trusted there"
+        )
     print_result(arguments, table, lines)
     return 0
 
 
-def _first_of(names: tuple[str, ...], subsets: dict[str, int], flag: str) -> str:
+def _source_list(arguments: argparse.Namespace) -> SourceList | None:
+    """The source list of --data; None where that is no file. Raises UsageError, DamagedError."""
+    if arguments.data.is_file():
+        return read_sources(arguments.data)
+    if arguments.decoder:
+        raise UsageError(
+            f"{arguments.data} is no source list: --decoder goes with --data sources.parquet, which prep scan writes"
+        )
+    return None
+
+
+def _open_data(arguments: argparse.Namespace, source_list: SourceList | None, wanted: list[str]) -> Path | Videos:
+    """What ClipDataset reads."""
+    if source_list is None:
+        data: Path = arguments.data
+        return data
+    videos = open_videos(
+        arguments.data,
+        source_list,
+        arguments.decoder or "auto",
+        wanted,
+        num_threads=usable_processors().count,
+        quiet=arguments.quiet,
+    )
+    say(arguments, videos.summary())
+    return videos
+
+
+def _first_of(names: tuple[str, ...], subsets: list[str], flag: str) -> str:
     for name in names:
         if name in subsets:
             return name
@@ -154,15 +212,10 @@ def _first_of(names: tuple[str, ...], subsets: dict[str, int], flag: str) -> str
     )
 
 
-def _prepare_loading(arguments: argparse.Namespace, recipe: TrainRecipe) -> tuple[int, int]:
-    """Data workers and computing threads, once there is room for them in shared memory. Raises UsageError."""
-    from train.watchdog import remove_dead_segments
-
-    num_removed = remove_dead_segments()
-    if num_removed:
-        say(arguments, f"removed {count(num_removed, 'shared-memory segment')} that a killed run left")
+def _prepare_loading(recipe: TrainRecipe) -> tuple[int, int]:
+    """Data workers and computing threads, once there is memory for their batches. Raises UsageError."""
     num_workers, num_threads = _share_processors(recipe)
-    require_shared_memory(recipe, num_workers)
+    require_memory(recipe, num_workers)
     return num_workers, num_threads
 
 
@@ -173,15 +226,14 @@ def _share_processors(recipe: TrainRecipe) -> tuple[int, int]:
     return workers, recipe.run.cpu_threads or max(1, processors - workers)
 
 
-def require_shared_memory(recipe: TrainRecipe, num_workers: int) -> None:
-    """Raises UsageError where batches on their way would not fit into /dev/shm: that would be a bus error."""
-    clip_bytes = recipe.clip.num_frames * recipe.clip.crop_px**2 * 3
-    need = 2 * (num_workers + 2) * recipe.optimizer.batch_size * clip_bytes if num_workers else 0
-    free = free_shared_memory()
-    if free is not None and need > free:
+def require_memory(recipe: TrainRecipe, num_workers: int) -> None:
+    """Raises UsageError where batches on their way from data workers would not fit into memory."""
+    batch_bytes = recipe.optimizer.batch_size * recipe.clip.num_frames * recipe.clip.crop_px**2 * 3
+    need, available = num_slots(num_workers) * batch_bytes, available_memory()
+    if available is not None and need > available:
         raise UsageError(
-            f"{num_workers} data workers need {format_bytes(need)} of /dev/shm, which has {format_bytes(free)} free: "
-            "give it more (docker run --shm-size), or use --set loader.num_workers=0"
+            f"batches on their way from {count(num_workers, 'data worker')} need {format_bytes(need)} of memory, and "
+            f"{format_bytes(available)} is free: use fewer (--set loader.num_workers=0), or smaller batches"
         )
 
 
@@ -211,20 +263,25 @@ def _eval(arguments: argparse.Namespace) -> int:
     from train.dataset import ClipDataset
     from train.device import set_cpu_threads
     from train.evaluate import evaluate
+    from train.loader import Loader
     from train.loop import restore
     from train.models import build_model
 
-    read_description(arguments.data)  # before a checkpoint is unpickled
+    source_list = _source_list(arguments)
+    if source_list is None:
+        read_description(arguments.data)  # before a checkpoint is unpickled
     path = find_checkpoint(arguments.run_or_checkpoint)
     checkpoint = load_checkpoint(path)
     recipe = _with_overrides(checkpoint.state.recipe, arguments.set)
-    num_workers, num_threads = _prepare_loading(arguments, recipe)
-    dataset = ClipDataset(arguments.data, arguments.subset, training=False, seed=0, flips=False)
+    num_workers, num_threads = _prepare_loading(recipe)
+    data = _open_data(arguments, source_list, [arguments.subset])
+    dataset = ClipDataset(data, arguments.subset, recipe, training=False)
     require_same_classes(checkpoint.state, dataset.classes_sha256, path, arguments.data)
     set_cpu_threads(num_threads)
     model = build_model(recipe.model, len(dataset.classes))
     restore(model, checkpoint.model, path)
-    accuracy = evaluate(model, dataset, recipe, num_workers=num_workers, quiet=arguments.quiet)
+    with Loader([dataset], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader:
+        accuracy = evaluate(model, dataset, recipe, loader, quiet=arguments.quiet)
     table: dict[str, Any] = {
         "checkpoint": str(path),
         "subset": arguments.subset,
@@ -237,9 +294,9 @@ def _eval(arguments: argparse.Namespace) -> int:
 
 def _with_overrides(table: dict[str, Any], overrides: list[str]) -> TrainRecipe:
     """The recipe of a checkpoint with what a user may change of it."""
-    others = [override for override in overrides if not override.startswith(("loader.", "run."))]
+    others = [override for override in overrides if not override.startswith(("loader.", "run.", "views."))]
     if others:
-        raise UsageError(f"an evaluation takes --set for loader.* and run.* only, not {others[0]!r}")
+        raise UsageError(f"an evaluation takes --set for views.*, loader.* and run.* only, not {others[0]!r}")
     return recipe_with_overrides(TrainRecipe, table, overrides)
 
 

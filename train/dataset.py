@@ -1,29 +1,47 @@
-"""Clips of a prepared dataset: sample indices, read only those frames, decode, crop, resize, flip.
+"""Clips of a prepared dataset: sample indices, read only those frames, plan the crop, decode no more than it needs.
+Or straight from videos (train.videos), with the same draws.
 
-Arrays: clip_THWC uint8 RGB in [0, 255].
+Arrays: clip_THWC uint8 RGB in [0, 255]; mirrored_K int64 labels.
 """
 
 import hashlib
 import traceback
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import cv2
 import numpy as np
-import simplejpeg
+import numpy.typing as npt
 
 from manifests.command import is_debugging
 from manifests.dataset import open_dataset
+from manifests.description import hash_classes
 from manifests.errors import DamagedError, Error, UsageError
-from train.clips import random_segments, segment_centres
+from train.clips import training_clip, view_clips
+from train.recipe import TrainRecipe, flip_pairs
 from train.sampler import Item
-from train.transforms import Clip, centre_box, crop_and_resize, flip, multi_scale_box
+from train.transforms.colour import ColourJitter, jitter_colours
+from train.transforms.crops import (
+    VIEW_CROPS,
+    Box,
+    Plan,
+    centre_box,
+    jitter_box,
+    multi_scale_box,
+    random_resized_box,
+    view_plans,
+)
+from train.transforms.decode import BadJpeg, Pixels, decode_scale, frame_size, render, render_pictures, snapped
+from train.transforms.rand_augment import rand_augment
+from train.videos import Videos
 
 
 @dataclass(frozen=True)
 class Sample:
     """One clip with its label, and the index that asked for it."""
 
-    clip_THWC: Clip
+    clip_THWC: Pixels
     label: int
     index: int
 
@@ -37,22 +55,29 @@ class BadSample:
 
 
 class ClipDataset:
-    """The ok videos of a subset as clips. `training` draws frames and crops; else they are the middle ones.
+    """The ok videos of a subset as clips. `training` draws frames and crops; else they are those of the item's view.
+    `data` is the folder of a prepared dataset, or videos.
 
     Picklable and safe to share with forked workers. Raises what `open_dataset` raises, and UsageError for a subset
-    that is not there or has no ok video, or a label that is unknown.
+    that is not there or has no ok video, a label that is unknown, or a class of clip.flip_classes that is not there.
     """
 
-    def __init__(self, folder: Path, subset: str, *, training: bool, seed: int, flips: bool) -> None:
-        self._dataset = open_dataset(folder)
+    def __init__(self, data: Path | Videos, subset: str, recipe: TrainRecipe, *, training: bool) -> None:
+        cv2.setNumThreads(1)  # processes are the parallelism, and threads do not survive a fork
+        self._dataset = data if isinstance(data, Videos) else open_dataset(data)
+        folder = self._dataset.folder
         self._rows = self._dataset.rows(subset)
         self._training = training
-        self._seed = seed
-        self._flips = flips
+        self._recipe = recipe
+        self._mirrored_K = _mirrored_labels(recipe.clip.flip_classes, self._dataset.classes)
+        if recipe.clip.target_fps and not isinstance(self._dataset, Videos):  # here, so that forked workers share it
+            self._durations_s = self._dataset.columns(["duration_s"]).column(0).fill_null(0).to_numpy()
+        self.is_on_the_fly = isinstance(self._dataset, Videos)
+        self.num_views = 1 if training else recipe.views.count
         self.folder = folder
         self.subset = subset
         self.classes = self._dataset.classes
-        self.classes_sha256 = self._dataset.description.classes_sha256
+        self.classes_sha256 = hash_classes(self.classes)
         if len(self._rows) == 0:
             raise UsageError(f"subset {subset!r} of {folder} has no ok video")
         unlabelled = self._dataset.labels[self._rows] < 0
@@ -66,13 +91,30 @@ class ClipDataset:
         return len(self._rows)
 
     def content_sha256(self) -> str:
-        """SHA-256 over videos, labels and frames, in order: equal for both stores of the same frames."""
-        table = self._dataset.columns(["video_id", "label", "content_crc32"]).take(self._rows)
+        """SHA-256 over videos, labels and frames, in order: equal for both stores of the same frames. Of videos, over
+        the decoder, sizes of files and numbers of frames."""
         digest = hashlib.sha256()
-        for number, batch in enumerate(table.to_batches(max_chunksize=4096)):
-            lines = (f"{row['video_id']} {row['label']} {row['content_crc32']}" for row in batch.to_pylist())
-            digest.update((("\n" if number else "") + "\n".join(lines)).encode())
+        for number, line in enumerate(self._content()):
+            digest.update((("\n" if number else "") + line).encode())
         return digest.hexdigest()
+
+    def _content(self) -> Iterator[str]:
+        if isinstance(self._dataset, Videos):
+            yield self._dataset.decoder
+            for row in self._rows:
+                video = self._dataset.video(int(row))
+                yield f"{video['video_id']} {video['label']} {video['num_frames']} {video['source_bytes']}"
+            return
+        table = self._dataset.columns(["video_id", "label", "content_crc32"]).take(self._rows)
+        for batch in table.to_batches(max_chunksize=4096):
+            yield "\n".join(f"{row['video_id']} {row['label']} {row['content_crc32']}" for row in batch.to_pylist())
+
+    def num_forward(self, indices_N: npt.NDArray[np.int64]) -> int:
+        """How many of these samples come of videos that are decoded from their beginning, for want of a trusted index
+        access."""
+        if not isinstance(self._dataset, Videos):
+            return 0
+        return int(self._dataset.is_forward[self._rows[indices_N]].sum())
 
     def video_id(self, index: int) -> str:
         name: str = self._dataset.video(int(self._rows[index]))["video_id"]
@@ -99,35 +141,108 @@ class ClipDataset:
 
     def _sample(self, item: Item) -> Sample:
         row = int(self._rows[item.index])
-        num_frames = int(self._dataset.num_frames[row])
-        rng = np.random.default_rng([self._seed, item.epoch, 1 + item.index])  # 0 is the order of the epoch
-        if self._training:
-            indices_T = random_segments(num_frames, item.num_frames, rng)
-        else:
-            indices_T = segment_centres(num_frames, item.num_frames)
-        frames = self._decode(row, indices_T.tolist())
-        height, width, _ = frames[0].shape
-        box = multi_scale_box(width, height, rng) if self._training else centre_box(width, height)
-        clip_THWC = crop_and_resize(frames, box, item.crop_px)
-        if self._training and self._flips and rng.random() < 0.5:
-            clip_THWC = flip(clip_THWC)
-        return Sample(clip_THWC, int(self._dataset.labels[row]), item.index)
-
-    def _decode(self, row: int, indices: list[int]) -> list[Clip]:
-        """frame_HWC for each index; a frame that is asked for twice is read once."""
+        rng = np.random.default_rng([self._recipe.run.seed, item.epoch, 1 + item.index])  # 0 is the order of the epoch
+        indices = self._draw_indices(row, item, rng)
         distinct = sorted(set(indices))
-        decoded: dict[int, Clip] = {}
-        for index, jpeg in zip(distinct, self._dataset.read_frames(row, distinct), strict=True):
-            try:
-                decoded[index] = simplejpeg.decode_jpeg(jpeg)
-            except ValueError as error:
-                raise self._bad_frame(row, index, f"is no valid JPEG: {error}") from error
-            if decoded[index].shape != decoded[distinct[0]].shape:
-                raise self._bad_frame(row, index, f"has another size than frame {distinct[0]}")
-        return [decoded[index] for index in indices]
+        label = int(self._dataset.labels[row])
+        if isinstance(self._dataset, Videos):
+            pictures = self._dataset.read_frames(row, distinct)
+            height, width, _ = pictures[0].shape
+            plan = self._draw_plan(width, height, item, rng)
+            clip_THWC = render_pictures(pictures, plan)
+        else:
+            plan, clip_THWC = self._decode(row, distinct, self._dataset.read_frames(row, distinct), item, rng)
+        if len(distinct) < len(indices):
+            clip_THWC = clip_THWC[np.searchsorted(distinct, indices)]
+        if self._training:
+            if plan.flip:
+                label = int(self._mirrored_K[label])
+            clip_THWC = self._augmented(clip_THWC, rng)
+        return Sample(clip_THWC, label, item.index)
+
+    def _decode(
+        self, row: int, numbers: list[int], jpegs: list[bytes], item: Item, rng: np.random.Generator
+    ) -> tuple[Plan, Pixels]:
+        """Draw the plan, and clip_THWC of the JPEGs of these frames."""
+        try:
+            width, height = _size_of_first(jpegs)
+            plan = self._draw_plan(width, height, item, rng)
+            scale = decode_scale(plan, self._recipe.clip.max_enlargement)
+            (clip_THWC,) = render(jpegs, [snapped(plan, scale, width, height)], scale)
+        except BadJpeg as error:
+            another = f" than frame {numbers[0]}" if error.is_size else ""
+            raise self._bad_frame(row, numbers[error.position], f"{error}{another}") from error
+        return plan, clip_THWC
+
+    def _draw_indices(self, row: int, item: Item, rng: np.random.Generator) -> list[int]:
+        clip, views = self._recipe.clip, self._recipe.views
+        num_frames = int(self._dataset.num_frames[row])
+        span = float(clip.interval)
+        if clip.sampler == "slowfast" and clip.target_fps:
+            span *= self._stored_fps(row, clip.target_fps) / clip.target_fps
+        if self._training:
+            indices_T = training_clip(clip.sampler, num_frames, item.num_frames, rng, span=span)
+        else:
+            number = item.view // VIEW_CROPS[views.crops]
+            indices_T = view_clips(clip.sampler, num_frames, item.num_frames, views.num_clips, span=span)[number]
+        indices: list[int] = indices_T.tolist()
+        return indices
+
+    def _stored_fps(self, row: int, unknown: float) -> float:
+        """Stored frames a second; `unknown` for a video without times."""
+        if isinstance(self._dataset, Videos):
+            return self._dataset.video(row)["fps"] or unknown
+        duration_s = self._durations_s[row]
+        return float(self._dataset.num_frames[row]) / duration_s if duration_s > 0 else unknown
+
+    def _draw_plan(self, width: int, height: int, item: Item, rng: np.random.Generator) -> Plan:
+        clip, views = self._recipe.clip, self._recipe.views
+        if not self._training:
+            plans = view_plans(width, height, views.crops, item.crop_px)
+            return plans[item.view % len(plans)]
+        box = self._draw_box(width, height, item.crop_px, rng)
+        return Plan(box, item.crop_px, item.crop_px, flip=clip.flips and rng.random() < 0.5)
+
+    def _draw_box(self, width: int, height: int, crop_px: int, rng: np.random.Generator) -> Box:
+        clip = self._recipe.clip
+        if clip.crop == "multi_scale":
+            return multi_scale_box(width, height, rng)
+        if clip.crop == "random_resized":
+            return random_resized_box(width, height, rng, area=(clip.min_area, 1.0))
+        if clip.crop == "jitter":
+            low = clip.jitter_min_px * crop_px / clip.crop_px  # of a smaller crop: as PySlowFast's multigrid has it
+            return jitter_box(width, height, crop_px, (low, clip.jitter_max_px), rng)
+        return centre_box(width, height)
+
+    def _augmented(self, clip_THWC: Pixels, rng: np.random.Generator) -> Pixels:
+        augment = self._recipe.augment
+        jitter = ColourJitter(augment.brightness, augment.contrast, augment.saturation, augment.hue)
+        if jitter:
+            clip_THWC = jitter_colours(clip_THWC, jitter, rng)
+        return rand_augment(clip_THWC, augment.rand_operations, augment.rand_magnitude, rng)
 
     def _bad_frame(self, row: int, index: int, problem: str) -> DamagedError:
         video = self._dataset.video(row)
         where = f"{video['location']} row {video['row']}" if video["row"] >= 0 else video["location"]
         message = f"frame {index} of video {video['video_id']} in {where} {problem}"
         return DamagedError(f"{message}; prep verify --deep finds all such frames")
+
+
+def _size_of_first(jpegs: list[bytes]) -> tuple[int, int]:
+    """(width, height) of the frames, which the first one tells."""
+    try:
+        return frame_size(jpegs[0])
+    except ValueError as error:
+        raise BadJpeg(0, f"is no valid JPEG: {error}") from error
+
+
+def _mirrored_labels(flip_classes: str, classes: Sequence[str]) -> npt.NDArray[np.int64]:
+    """mirrored_K: the label of the mirror image of each label."""
+    mirrored_K = np.arange(len(classes))
+    for pair in flip_pairs(flip_classes):
+        for name in pair:
+            if name not in classes:
+                raise UsageError(f"clip.flip_classes names {name!r}, which is no class of the dataset")
+        first, second = (classes.index(name) for name in pair)
+        mirrored_K[[first, second]] = second, first
+    return mirrored_K

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
+import numpy as np
 import paddle
-from paddle.nn import functional
 from paddle.utils import unique_name
 from tqdm import tqdm
 
@@ -39,9 +39,10 @@ from train.checkpoint import (
 from train.dataset import ClipDataset
 from train.device import normalise
 from train.evaluate import evaluate
-from train.loader import Batch, load
+from train.loader import Batch, Loader
 from train.metrics import Accuracy
-from train.models import build_model, pixels_of
+from train.mixing import mix
+from train.models import build_model
 from train.recipe import TrainRecipe, bound_settings
 from train.sampler import training_batches
 from train.schedules import cosine_with_warmup
@@ -53,11 +54,17 @@ LOCK = "lock"
 
 @dataclass(frozen=True)
 class Fitted:
-    """How a run ended. `accuracy` is that of the last evaluation; clips_per_s counts training steps only."""
+    """How a run ended. `accuracy` is that of the last evaluation; clips_per_s counts training steps only.
+
+    num_clips: clips of training and evaluation in this run; num_forward: those of them that were decoded from the
+    beginning of their video (see ClipDataset.num_forward).
+    """
 
     state: State
     accuracy: Accuracy
     clips_per_s: float
+    num_clips: int
+    num_forward: int
 
 
 def fit(
@@ -195,6 +202,9 @@ def _train(
     num_steps = steps_per_epoch * settings.num_epochs
     accuracy: Accuracy | None = None
     num_clips, training_s = 0, 0.0
+    num_forward = num_forward_logged = num_evaluated = 0
+    num_views = validation.num_views * len(validation)
+    num_views_forward = validation.num_views * validation.num_forward(np.arange(len(validation)))
 
     def save(name: str) -> None:
         if not all(bool(paddle.isfinite(weights).all()) for weights in model.parameters()):
@@ -207,6 +217,7 @@ def _train(
     with (
         _stop_on_signals() as stop,
         _open_metrics(run / METRICS) as metrics,
+        Loader([training, validation], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader,
         tqdm(total=num_steps, initial=state.step, unit="step", disable=True if quiet else None) as bar,
     ):
         saved_s = time.monotonic()
@@ -222,8 +233,7 @@ def _train(
             )
             model.train()
             asked_s = time.monotonic()
-            loading = load(training, batches, num_workers=num_workers, timeout_s=recipe.loader.timeout_s)
-            for batch in stop.while_waiting(loading):
+            for batch in stop.while_waiting(loader.batches(training, batches)):
                 got_s = time.monotonic()
 
                 # Forward and backward; whatever draws at random draws from (seed, step).
@@ -235,10 +245,15 @@ def _train(
                     peak=settings.learning_rate,
                 )
                 optimizer.set_lr(rate)
-                logits_NK = model(normalise(batch.clips_NTHWC, pixels_of(recipe.model.name)))
-                loss = functional.cross_entropy(
-                    logits_NK, paddle.to_tensor(batch.labels_N), label_smoothing=settings.label_smoothing
+                mixed = mix(
+                    normalise(batch.clips_NTHWC, recipe.normalisation),
+                    batch.labels_N,
+                    np.random.default_rng([recipe.run.seed, state.step, 0, 1]),  # of samples: [seed, epoch, n]
+                    mixup_alpha=recipe.mix.mixup_alpha,
+                    cutmix_alpha=recipe.mix.cutmix_alpha,
+                    cutmix_share=recipe.mix.cutmix_share,
                 )
+                loss = mixed.loss(model(mixed.clips), label_smoothing=settings.label_smoothing)
                 loss.backward()
                 optimizer.step()
                 optimizer.clear_grad()
@@ -254,6 +269,7 @@ def _train(
                     )
                 done_s = time.monotonic()
                 num_clips += len(batch.labels_N)
+                num_forward += training.num_forward(batch.indices_N)
                 training_s += done_s - asked_s
                 if state.step % recipe.run.log_every_steps == 0 or state.step == num_steps:
                     metrics.write(
@@ -264,7 +280,9 @@ def _train(
                         learning_rate=rate,
                         clips_per_s=round(len(batch.labels_N) / (done_s - asked_s), 1),
                         data_wait_share=round((got_s - asked_s) / (done_s - asked_s), 3),
+                        **({"clips_forward": num_forward - num_forward_logged} if training.is_on_the_fly else {}),
                     )
+                    num_forward_logged = num_forward
                     bar.set_postfix_str(f"loss {value:.3f}, {num_clips / training_s:.0f} clips/s", refresh=False)
                 bar.update()
 
@@ -279,13 +297,15 @@ def _train(
             # The epoch is complete: evaluate, keep the best. A run that stops in the evaluation begins it anew.
             if not stop.is_asked:
                 with stop.at_once():
-                    accuracy = evaluate(model, validation, recipe, num_workers=num_workers, quiet=True)
+                    accuracy = evaluate(model, validation, recipe, loader, quiet=True)
             if stop.is_asked:
                 save(LAST)
                 raise Interrupted(f"interrupted after step {state.step} of {num_steps}, which is saved")
             assert accuracy is not None
             state = replace(state, epoch=state.epoch + 1, step_in_epoch=0)
-            metrics.write(kind="eval", step=state.step, epoch=state.epoch, **dataclasses.asdict(accuracy))
+            num_evaluated += 1
+            forward = {"clips_forward": num_views_forward} if validation.is_on_the_fly else {}
+            metrics.write(kind="eval", step=state.step, epoch=state.epoch, **dataclasses.asdict(accuracy), **forward)
             is_best = state.best_top1 is None or accuracy.top1 > state.best_top1
             state = replace(state, best_top1=accuracy.top1 if is_best else state.best_top1)
             if is_best:
@@ -293,8 +313,16 @@ def _train(
             save(LAST)
             saved_s = time.monotonic()
     if accuracy is None:  # the run was complete already
-        accuracy = evaluate(model, validation, recipe, num_workers=num_workers, quiet=True)
-    return Fitted(state, accuracy, num_clips / training_s if training_s else 0.0)
+        with Loader([validation], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader:
+            accuracy = evaluate(model, validation, recipe, loader, quiet=True)
+        num_evaluated += 1
+    return Fitted(
+        state,
+        accuracy,
+        num_clips / training_s if training_s else 0.0,
+        num_clips + num_evaluated * num_views,
+        num_forward + num_evaluated * num_views_forward,
+    )
 
 
 def _step_seed(seed: int, step: int) -> int:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 
 class Item(NamedTuple):
-    """What the loader asks the dataset for: which sample, in how many frames and which crop, in which epoch.
+    """What the loader asks the dataset for: which sample, in how many frames and which crop, in which epoch, and of an
+    evaluation which view: clip * number of crops + crop.
 
     The epoch is part of the item since worker processes outlive it, and augmentation is drawn by
     (seed, epoch, index).
@@ -21,6 +22,7 @@ class Item(NamedTuple):
     num_frames: int
     crop_px: int
     epoch: int
+    view: int = 0
 
 
 def epoch_order(num_samples: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
@@ -56,9 +58,17 @@ def training_batches(
 
 
 def evaluation_batches(
-    num_samples: int, *, batch_size: int, num_frames: int, crop_px: int, rank: int = 0, num_ranks: int = 1
+    num_samples: int,
+    *,
+    batch_size: int,
+    num_frames: int,
+    crop_px: int,
+    num_views: int = 1,
+    rank: int = 0,
+    num_ranks: int = 1,
 ) -> Iterator[list[Item]]:
-    """Every sample once, in order; rank r takes samples r, r + num_ranks, ...; the last batch may be short."""
-    own = range(rank, num_samples, num_ranks)
+    """Every view of every sample once, in order; rank r takes samples r, r + num_ranks, ...; the last batch may be
+    short."""
+    own = [(index, view) for index in range(rank, num_samples, num_ranks) for view in range(num_views)]
     for start in range(0, len(own), batch_size):
-        yield [Item(index, num_frames, crop_px, 0) for index in own[start : start + batch_size]]
+        yield [Item(index, num_frames, crop_px, 0, view) for index, view in own[start : start + batch_size]]

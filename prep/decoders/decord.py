@@ -5,7 +5,7 @@ Arrays: picture_HWC uint8 RGB.
 
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +48,20 @@ def read_pictures(path: Path, orientation: Orientation = UPRIGHT) -> Generator[V
         if picture_HWC.ndim != 3 or picture_HWC.shape[2] != 3:
             raise VideoError("decode", f"decord gives an array of shape {picture_HWC.shape} for a picture")
         yield VideoFrame.from_ndarray(_as_coded(picture_HWC, orientation), format="rgb24")
+
+
+def read_numbers(path: Path, numbers: Sequence[int], num_frames: int) -> list[VideoFrame]:
+    """The pictures that decord gives for these numbers: of many kinds of video not the right ones. Raises VideoError,
+    also where it counts other frames than `num_frames`."""
+    with path_by_descriptor(path) as name:
+        try:
+            reader = decord.VideoReader(name, ctx=decord.cpu(0), num_threads=1)
+            if len(reader) != num_frames:
+                raise VideoError("decode", f"decord counts {len(reader)} frames, not {num_frames}")
+            pictures_NHWC = reader.get_batch(list(numbers)).asnumpy()
+        except (decord.DECORDError, RuntimeError) as error:
+            raise VideoError("decode", f"decord stops: {without_place(error)}") from error
+    return [VideoFrame.from_ndarray(picture_HWC, format="rgb24") for picture_HWC in pictures_NHWC]
 
 
 def _as_coded(picture_HWC: UInt8Array, orientation: Orientation) -> UInt8Array:

@@ -201,6 +201,31 @@ class PyavDecoder(Closing):
             # Only the first words are wanted; a damaged file can have millions.
             del self._log[_MAX_LOG_LINES:]
 
+    def has_leading_packets(self) -> bool:
+        """Whether some group of pictures is open: a picture shown before a key frame, but not the first, comes after
+        it in the file. Reads all packets."""
+        key_ticks: int | None = None
+        is_first = True
+        for packet in self._packets():
+            if packet is None or packet.pts is None:
+                continue
+            if packet.is_keyframe:
+                is_first = key_ticks is None
+                key_ticks = packet.pts
+            elif key_ticks is not None and not is_first and packet.pts < key_ticks:
+                return True
+        return False
+
+    def seek(self, ticks: int) -> None:
+        """Let `frames` go on at the last key frame at or before a time in ticks of the stream, as the container says:
+        whoever needs a certain frame has to look at its time. Raises VideoError."""
+        try:
+            self._container.seek(ticks, stream=self._stream)
+        except MemoryError:
+            raise
+        except av.error.FFmpegError as error:
+            raise VideoError("decode", f"cannot go to {ticks}: {error.strerror}") from error
+
     def close(self) -> None:
         self._resources.close()
 

@@ -22,7 +22,6 @@ from training_runs import (
     fit_arguments,
     metrics_of,
     processes_of,
-    segments_of,
     start,
     wait_for,
 )
@@ -87,11 +86,11 @@ def test_stopped_thrice_and_resumed(prepared: dict[str, Path], whole: Path, tmp_
         code, stderr = end(process, 10)
         if number == signal.SIGKILL:
             assert code == -signal.SIGKILL
-            assert_nothing_left(run, [])
+            assert_nothing_left(run)
             continue
         assert code == 130
         assert_one_sentence(stderr)
-        assert_nothing_left(run, pids, 0)
+        assert_nothing_left(run, 0)
         assert f"interrupted after step {metrics_of(run)[-1]['step']} of 12, which is saved" in stderr
         assert "the same command resumes: -c fit --data" in stderr
         state = content_of(run / "last.ckpt")
@@ -100,6 +99,41 @@ def test_stopped_thrice_and_resumed(prepared: dict[str, Path], whole: Path, tmp_
     code, stderr = fit(prepared["arrow"], run, loader__num_workers=num_workers)
     assert (code, stderr) == (0, "")
     assert_same_run(run, whole)
+
+
+ALL_CHANCE = {
+    "clip__sampler": "dense",
+    "clip__crop": "random_resized",
+    "clip__flips": "true",
+    "clip__normalise": "kinetics",
+    "augment__brightness": 0.4,
+    "augment__hue": 0.1,
+    "augment__rand_operations": 1,
+    "mix__mixup_alpha": 0.2,
+    "mix__cutmix_alpha": 1.0,
+    "views__num_clips": 2,
+    "views__crops": "three",
+}
+"""Everything that draws at random, and several views."""
+
+
+def test_all_that_is_drawn_is_drawn_again(prepared: dict[str, Path], whole: Path, tmp_path: Path) -> None:
+    """A stopped run with one number of workers ends as a whole one with another, whatever the recipe draws."""
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    code, stderr = fit(prepared["arrow"], straight, loader__num_workers=0, **ALL_CHANCE)
+    assert code == 0, stderr
+    losses = [[line["loss"] for line in metrics_of(run) if line["kind"] == "train"] for run in (straight, whole)]
+    assert not set(losses[0]) & set(losses[1])
+    arguments = fit_arguments(prepared["frames"], stopped, loader__num_workers=2, **ALL_CHANCE)
+    process = start(arguments, SLOW.format(training_s=0.1, evaluation_s=0))
+    wait_for(lambda: any(line["step"] >= 6 for line in metrics_of(stopped)), process)
+    process.send_signal(signal.SIGTERM)
+    code, stderr = end(process, 10)
+    assert code == 130, stderr
+    assert 0 < content_of(stopped / "last.ckpt")["step_in_epoch"] < STEPS_PER_EPOCH
+    code, stderr = fit(prepared["frames"], stopped, loader__num_workers=1, **ALL_CHANCE)
+    assert (code, stderr) == (0, "")
+    assert_same_run(stopped, straight)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -117,7 +151,7 @@ def test_stopped_in_the_evaluation(
     code, stderr = end(process, 10)
     assert time.monotonic() - asked_s < 5
     assert code == (130 if number == signal.SIGTERM else -number), stderr
-    assert_nothing_left(run, [])
+    assert_nothing_left(run)
     assert content_of(run / "last.ckpt")["step_in_epoch"] == STEPS_PER_EPOCH
     assert len(metrics_of(run)) == STEPS_PER_EPOCH
     code, stderr = fit(prepared["arrow"], run, loader__num_workers=2)
@@ -163,7 +197,6 @@ def test_the_real_command_stops_and_says_how_to_go_on(prepared: dict[str, Path],
     run = tmp_path / "run"
     process = start(fit_arguments(prepared["arrow"], run, loader__num_workers=2, optimizer__num_epochs=5000))
     wait_for(lambda: len(metrics_of(run)) > 20, process)
-    pids = processes_of(run)
     os.killpg(process.pid, signal.SIGTERM)
     asked_s = time.monotonic()
     code, stderr = end(process, 10)
@@ -172,7 +205,7 @@ def test_the_real_command_stops_and_says_how_to_go_on(prepared: dict[str, Path],
     assert_one_sentence(stderr)
     assert stderr.startswith("train fit: interrupted after step ")
     assert f"the same command resumes: train fit --data {prepared['arrow']} --recipe demo_tsm" in stderr
-    assert_nothing_left(run, pids, 0)
+    assert_nothing_left(run, 0)
 
 
 def test_a_complete_run_is_evaluated_and_left_as_it_is(prepared: dict[str, Path], whole: Path, train: Prep) -> None:
@@ -208,21 +241,20 @@ def test_eval_gives_what_the_run_logged(
     assert result["epoch"] == (evaluations[-1] if name == "last.ckpt" else best)["epoch"]
 
 
-def test_a_killed_run_leaves_segments_and_the_next_removes_them(prepared: dict[str, Path], tmp_path: Path) -> None:
+def test_a_killed_run_takes_its_workers_and_their_memory_with_it(prepared: dict[str, Path], tmp_path: Path) -> None:
+    """With batches on their way; nothing of them has a name, in /dev/shm or elsewhere."""
     run = tmp_path / "run"
     arguments = fit_arguments(prepared["arrow"], run, loader__num_workers=2, optimizer__num_epochs=5000)
+    before = set(Path("/dev/shm").iterdir())
     process = start(arguments)
     wait_for(lambda: len(metrics_of(run)) > 20, process)
     pids = processes_of(run)
-    for pid in pids:  # stopped, so that no batch is on its way out
-        os.kill(pid, signal.SIGSTOP)
-    wait_for(lambda: segments_of(pids), process)
-    os.killpg(process.pid, signal.SIGKILL)
+    assert len(pids) == 3
+    assert any("memfd:decode-once-batch" in Path(f"/proc/{pid}/maps").read_text() for pid in pids)
+    os.kill(process.pid, signal.SIGKILL)
     end(process, 10)
-    assert segments_of(pids) != []
-    code, stderr = fit(prepared["arrow"], tmp_path / "next", loader__num_workers=0, optimizer__num_epochs=1)
-    assert (code, stderr) == (0, "")
-    assert_nothing_left(run, pids)
+    assert_nothing_left(run)
+    assert {path for path in set(Path("/dev/shm").iterdir()) - before if str(process.pid) in path.name} == set()
 
 
 def test_first_weights_from_another_run(prepared: dict[str, Path], whole: Path, tmp_path: Path, train: Prep) -> None:

@@ -7,6 +7,7 @@ import pickle
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from datasets_made import Video, make_dataset, ok_video, other_video
 
 from manifests import open_dataset
 from manifests.errors import DamagedError, UsageError
-from train.clips import random_segments, segment_centres
+from train.clips import SAMPLERS, random_segments, segment_centres, training_clip, view_clips
 from train.dataset import BadSample, ClipDataset, Sample
+from train.recipe import Augment, Clip, Run, TrainRecipe, Views
 from train.sampler import Item
-from train.transforms import Box
+from train.transforms.crops import CROPS, VIEW_CROPS, Box, Plan, view_plans
+from train.transforms.decode import Pixels, render
 
 STORES = ("arrow", "frames")
 WIDTH, HEIGHT = 64, 48
@@ -68,7 +71,8 @@ def damaged(folders: dict[str, Path], store: str, tmp_path: Path) -> Path:
 
 
 def opened(folder: Path, *, training: bool = True, seed: int = 5, flips: bool = True) -> ClipDataset:
-    return ClipDataset(folder, "train", training=training, seed=seed, flips=flips)
+    recipe = TrainRecipe(run=Run(seed=seed), clip=Clip(flips=flips))
+    return ClipDataset(folder, "train", recipe, training=training)
 
 
 def read(dataset: ClipDataset, index: int, *, epoch: int = 0, num_frames: int = 8, crop_px: int = 40) -> Sample:
@@ -149,6 +153,128 @@ def test_half_of_the_training_clips_are_flipped(folders: dict[str, Path], store:
             np.testing.assert_array_equal(clip_THWC, still_THWC[:, :, ::-1])
             mirrored += 1
     assert 15 < mirrored < 45  # four standard deviations
+
+
+# --- What the recipe chooses ---
+
+
+def chosen(folder: Path, *, training: bool = True, subset: str = "train", **sections: Any) -> ClipDataset:
+    return ClipDataset(folder, subset, TrainRecipe(run=Run(seed=5), **sections), training=training)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_each_clip_sampler_picks_its_frames(folders: dict[str, Path], sampler: str) -> None:
+    clip = Clip(sampler=sampler, interval=4, flips=False, crop="centre")
+    dataset = chosen(folders["arrow"], clip=clip, training=False, views=Views(num_clips=3))
+    drawing = chosen(folders["arrow"], clip=clip)
+    for index, length in ((0, 40), (1, 3), (3, 17)):
+        expected_KT = view_clips(sampler, length, 8, 3, span=4.0)
+        for number, indices_T in enumerate(expected_KT):
+            sample = dataset[Item(index, 8, 42, 0, number)]
+            assert isinstance(sample, Sample), sample
+            assert [number_of(frame_HWC) for frame_HWC in sample.clip_THWC] == (100 * index + indices_T).tolist()
+        drawn_T = training_clip(sampler, length, 8, np.random.default_rng([5, 2, 1 + index]), span=4.0)
+        sample = read(drawing, index, epoch=2, crop_px=42)
+        assert [number_of(frame_HWC) for frame_HWC in sample.clip_THWC] == (100 * index + drawn_T).tolist()
+
+
+def test_a_slowfast_clip_spans_as_much_time_in_every_video(tmp_path: Path) -> None:
+    """At 25 frames/s, a clip of 8 * 4 frames of 30 a second spans 26.7."""
+    size = {"width": WIDTH, "height": HEIGHT, "subsets": ("train",), "label": 0, "class_name": "a"}
+    made = [ok_video("a/x", jpegs(0, 60), **size), ok_video("a/y", jpegs(0, 60), duration_s=None, **size)]
+    make_dataset(tmp_path / "set", "arrow", made, classes=CLASSES)
+    clip = Clip(sampler="slowfast", interval=4, target_fps=30.0)
+    dataset = chosen(tmp_path / "set", training=False, clip=clip)
+    for index, span in ((0, 4 * 25 / 30), (1, 4.0)):  # without times it counts frames
+        numbers = [number_of(frame_HWC) for frame_HWC in read(dataset, index, crop_px=42).clip_THWC]
+        assert numbers == view_clips("slowfast", 60, 8, 1, span=span)[0].tolist()
+
+
+@pytest.mark.parametrize("crops", VIEW_CROPS)
+def test_views_go_through_the_crops_of_each_clip(folders: dict[str, Path], crops: str) -> None:
+    views, clip = Views(num_clips=2, crops=crops), Clip(max_enlargement=1.0)
+    dataset = chosen(folders["arrow"], training=False, views=views, clip=clip)
+    plans = view_plans(WIDTH, HEIGHT, crops, 32)
+    assert dataset.num_views == 2 * len(plans)
+    for view in range(dataset.num_views):
+        sample = dataset[Item(0, 4, 32, 0, view)]
+        assert isinstance(sample, Sample)
+        indices = view_clips("segments", 40, 4, 2)[view // len(plans)].tolist()
+        stored = jpegs(0, 40)
+        (expected_THWC,) = render([stored[i] for i in sorted(indices)], [plans[view % len(plans)]])
+        np.testing.assert_array_equal(sample.clip_THWC, expected_THWC)
+
+
+def test_each_crop_is_its_own_and_stays_the_same_for_a_sample(folders: dict[str, Path]) -> None:
+    clips = set()
+    for crop in CROPS:
+        for _ in range(2):
+            dataset = chosen(folders["arrow"], clip=Clip(crop=crop, crop_px=32, flips=False))
+            clips.add(read(dataset, 0, epoch=1, crop_px=32).clip_THWC.tobytes())
+    assert len(clips) == len(CROPS)
+
+
+def test_a_smaller_crop_jitters_as_far_and_farther(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest short side shrinks with the crop of the item, the largest stays."""
+    ranges = []
+
+    def jitter(width: int, height: int, crop_px: int, short_side: tuple[float, float], rng: object) -> Box:
+        ranges.append((crop_px, short_side))
+        return Box(0, 0, width, height)
+
+    monkeypatch.setattr("train.dataset.jitter_box", jitter)
+    dataset = chosen(folders["arrow"], clip=Clip(crop="jitter"))
+    for crop_px in (224, 112):
+        read(dataset, 0, crop_px=crop_px)
+    assert ranges == [(224, (256.0, 320)), (112, (128.0, 320))]
+
+
+def test_a_mirror_exchanges_the_classes_that_are_named(folders: dict[str, Path]) -> None:
+    plain, paired = (chosen(folders["arrow"], clip=Clip(flip_classes=flip_classes)) for flip_classes in ("", "a = b"))
+    still = chosen(folders["arrow"], clip=Clip(flips=False, flip_classes="a=b"))
+    swapped = 0
+    for epoch in range(30):
+        before, after, unflipped = (read(dataset, 0, epoch=epoch) for dataset in (plain, paired, still))
+        np.testing.assert_array_equal(before.clip_THWC, after.clip_THWC)
+        is_mirrored = not np.array_equal(after.clip_THWC, unflipped.clip_THWC)
+        assert (before.label, after.label, unflipped.label) == (0, int(is_mirrored), 0)
+        swapped += is_mirrored
+    assert 0 < swapped < 30
+    assert read(chosen(folders["arrow"], clip=Clip(flip_classes="a=b"), training=False), 0).label == 0
+    with pytest.raises(UsageError) as caught:
+        chosen(folders["arrow"], clip=Clip(flip_classes="a=c"))
+    assert str(caught.value) == "clip.flip_classes names 'c', which is no class of the dataset"
+
+
+def test_augmentation_is_drawn_last_and_by_seed_epoch_and_index(folders: dict[str, Path]) -> None:
+    """What it changes are pixels: undone, the rest of the sample is the same."""
+    augment = Augment(brightness=0.5, contrast=0.4, saturation=0.4, hue=0.1, rand_operations=2)
+    plain, changed, again = (
+        chosen(folders[store], **sections)
+        for store, sections in (("arrow", {}), ("arrow", {"augment": augment}), ("frames", {"augment": augment}))
+    )
+    asked = [(index, epoch) for index in (0, 3) for epoch in range(6)]
+    assert clips_of(changed, asked) == clips_of(again, asked)
+    assert all(clip != clips_of(plain, asked)[key] for key, clip in clips_of(changed, asked).items())
+    untouched = chosen(folders["arrow"], augment=augment, training=False)
+    assert clips_of(untouched, asked) == clips_of(chosen(folders["arrow"], training=False), asked)
+    none = chosen(folders["arrow"], augment=Augment(rand_operations=0))
+    assert clips_of(none, asked) == clips_of(plain, asked)
+
+
+def test_a_small_crop_is_decoded_small(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    scales = []
+
+    def spy(jpegs: list[bytes], plans: list[Plan], scale: int) -> list[Pixels]:
+        scales.append(scale)
+        return render(jpegs, plans, scale)
+
+    monkeypatch.setattr("train.dataset.render", spy)
+    plain = chosen(folders["arrow"], training=False, clip=Clip(max_enlargement=1.0))
+    wide = chosen(folders["arrow"], training=False)
+    for dataset, crop_px in ((plain, 42), (plain, 21), (plain, 24), (wide, 24), (wide, 29)):
+        read(dataset, 0, crop_px=crop_px)
+    assert scales == [1, 2, 1, 2, 1]  # the crop has 42 px
 
 
 # --- The same sample every time ---
@@ -302,7 +428,7 @@ def test_what_nobody_thought_of_travels_too(folders: dict[str, Path], monkeypatc
     def fail(*arguments: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("train.dataset.centre_box", fail)
+    monkeypatch.setattr("train.dataset.view_plans", fail)
     bad = read_bad(opened(folders["arrow"], training=False), 1)
     assert bad.exit_code == 1
     assert bad.message == f"unexpected ZeroDivisionError while reading video a/short of {folders['arrow']}: a bug"
@@ -315,7 +441,7 @@ def test_what_went_wrong_may_keep_the_name_from_being_read(
         raise MemoryError("it is full")
 
     dataset = opened(folders["arrow"], training=False)
-    monkeypatch.setattr("train.dataset.centre_box", fail)
+    monkeypatch.setattr("train.dataset.view_plans", fail)
     monkeypatch.setattr("manifests.dataset.Dataset.video", fail)
     bad = read_bad(dataset, 1)
     said = f"unexpected MemoryError while reading sample 1 of subset 'train' of {folders['arrow']}: it is full"
@@ -334,7 +460,7 @@ def test_subsets_that_cannot_be_used(folders: dict[str, Path], store: str) -> No
         "all": f"1 videos of subset 'all' of {folder} have no label, such as stray",
     }.items():
         with pytest.raises(UsageError) as caught:
-            ClipDataset(folder, subset, training=True, seed=0, flips=True)
+            ClipDataset(folder, subset, TrainRecipe(), training=True)
         assert str(caught.value) == message
 
 

@@ -6,27 +6,29 @@ Arrays: clips_NTHWC uint8; scores_NK float32; labels_N int64.
 import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from datasets_made import draw_jpegs, make_dataset, ok_video
 from paddle_import import paddle
 
 from manifests.errors import DamagedError, Error
-from train import watchdog
 from train.dataset import ClipDataset, Sample
+from train.device import normalise
 from train.evaluate import evaluate, score
-from train.loader import load
+from train.loader import Loader, load
+from train.metrics import Accuracy
 from train.models import build_model
-from train.recipe import Clip, Model, Optimizer, TrainRecipe
+from train.recipe import Clip, Model, Optimizer, Run, TrainRecipe, Views
 from train.sampler import Item, evaluation_batches, training_batches
+from train.slots import Slots, num_slots
+from train.watchdog import Board, Note, stuck_s
 
 NUM_VIDEOS = 20
 NUM_CLASSES = 3
@@ -47,7 +49,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def open_clips(folder: Path, *, training: bool) -> ClipDataset:
-    return ClipDataset(folder, "all", training=training, seed=5, flips=True)
+    return ClipDataset(folder, "all", TrainRecipe(run=Run(seed=5)), training=training)
 
 
 def children() -> list[int]:
@@ -58,14 +60,10 @@ def children() -> list[int]:
     return found
 
 
-def segments(pids: list[int]) -> list[Path]:
-    return [path for pid in [os.getpid(), *pids] for path in Path("/dev/shm").glob(f"paddle_{pid}_*")]
-
-
 def mapped() -> set[str]:
-    """The segments that this process has mapped, those included that have lost their name in /dev/shm."""
+    """The slots for batches that this process has mapped, those included that are closed."""
     lines = Path("/proc/self/maps").read_text().splitlines()
-    return {line.partition("/dev/shm/")[2] for line in lines if "/dev/shm/paddle_" in line}
+    return {" ".join(line.split()[4:]) for line in lines if "/memfd:decode-once-batch" in line}
 
 
 @pytest.mark.parametrize("store", ["arrow", "frames"])
@@ -91,37 +89,54 @@ def test_no_batches_are_no_work(folders: dict[str, Path], num_workers: int) -> N
     assert list(load(open_clips(folders["arrow"], training=True), [], num_workers=num_workers, timeout_s=30)) == []
 
 
-@pytest.fixture
-def _no_collector() -> Iterator[None]:
-    """A loop that allocates little collects seldom; this test would, again and again."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("_no_collector")
-def test_shared_memory_stays_at_a_few_batches(folders: dict[str, Path]) -> None:
-    """Over an epoch of 60 batches, those that are named in /dev/shm or mapped here; Paddle alone may keep all."""
+def test_shared_memory_is_a_few_slots_that_are_used_again(folders: dict[str, Path]) -> None:
+    """Over an epoch of 60 batches of two workers, without any help of the cyclic collector; and none of it stays."""
     dataset = open_clips(folders["arrow"], training=False)
     batches = [[Item((4 * i + k) % NUM_VIDEOS, 4, 64, 0) for k in range(4)] for i in range(60)]
-    arrays_per_batch = 3
+    gc.collect()
+    gc.disable()
     before = mapped()
-    pids: list[int] = []
-    most_named = most_mapped = num_batches = 0
-    for _ in load(dataset, batches, num_workers=2, timeout_s=30):
-        num_batches += 1
-        pids = pids or children()
-        most_named = max(most_named, len(segments(pids)))
-        most_mapped = max(most_mapped, len(mapped() - before))
-    assert num_batches == 60
-    assert len(pids) == 2
-    assert most_mapped >= 1, "the test does not see them"
-    assert most_named <= 8 * arrays_per_batch
-    assert most_mapped <= 8 * arrays_per_batch
-    assert segments(pids) == []
+    try:
+        most = max(len(mapped() - before) for _ in load(dataset, batches, num_workers=2, timeout_s=30))
+    finally:
+        gc.enable()
+    assert num_slots(2) == 6
+    assert 1 <= most <= 6
+    assert mapped() == before
+    assert num_slots(0) == 0
+
+
+def test_batches_that_are_kept_do_not_change(folders: dict[str, Path]) -> None:
+    """However many, and after their loader is gone."""
+    dataset = open_clips(folders["arrow"], training=False)
+    batches = [[Item(i % NUM_VIDEOS, 4, 48, 0)] for i in range(40)]
     kept = list(load(dataset, batches, num_workers=2, timeout_s=30))
-    assert len(mapped() - before) >= len(kept) == 60, "whoever keeps batches is seen"
+    for items, batch in zip(batches, kept, strict=True):
+        sample = dataset[items[0]]
+        assert isinstance(sample, Sample)
+        np.testing.assert_array_equal(batch.clips_NTHWC.numpy()[0], sample.clip_THWC)
+
+
+def test_a_slot_grows_and_what_was_in_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Slots(2) as slots:
+        slots.make_room(1, 24)
+        small = slots.array(1, (1, 2, 2, 2, 3))
+        small[:] = 7
+        slots.make_room(1, 5 * 12 * 4096)
+        large = slots.array(1, (5, 1, 64, 64, 12))  # type: ignore[arg-type]
+        assert (large.ravel()[:24] == 7).all()
+        large[:] = 9
+        assert (small == 9).all()
+        slots.make_room(1, 24)
+        assert slots.array(1, (1, 2, 2, 2, 3)).tolist() == small.tolist()
+
+        def refuse(descriptor: int, offset: int, num_bytes: int) -> None:
+            raise OSError(12, "Cannot allocate memory")
+
+        monkeypatch.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(Error, match=r"no memory for a batch of 1.0 MiB .* \(Cannot allocate memory\): use fewer"):
+            slots.make_room(0, 2**20)
+    assert (large == 9).all()
 
 
 @pytest.mark.parametrize("how", ["break", "close", "error"])
@@ -145,7 +160,6 @@ def test_an_early_end_leaves_nothing(folders: dict[str, Path], how: str) -> None
         del clips
     assert time.monotonic() - started_s < 5
     assert children() == []
-    assert segments(pids) == []
     assert [thread.name for thread in threading.enumerate() if "_watch" in thread.name] == []
 
 
@@ -154,27 +168,129 @@ def divide_by_zero(clips: object) -> None:
         1 / 0  # noqa: B018
 
 
-def test_two_epochs_and_what_the_loader_leaves_as_it_was(folders: dict[str, Path]) -> None:
-    """Handlers, mask and wakeup of signals, descriptors, threads."""
+def epoch_of(loader: Loader, dataset: ClipDataset, epoch: int, first_step: int = 0) -> list[bytes]:
+    batches = training_batches(
+        NUM_VIDEOS, batch_size=4, num_frames=2, crop_px=16, seed=1, epoch=epoch, first_step=first_step
+    )
+    return [batch.clips_NTHWC.numpy().tobytes() for batch in loader.batches(dataset, batches)]
+
+
+def test_workers_stay_from_epoch_to_epoch_and_dataset_to_dataset(folders: dict[str, Path]) -> None:
+    training, validation = (open_clips(folders[store], training=store == "arrow") for store in ("arrow", "frames"))
+    expected = [epoch_of(Loader([training], num_workers=0, timeout_s=30), training, epoch) for epoch in range(3)]
+    assert expected[0] != expected[1]
+    evaluated = list(evaluation_batches(NUM_VIDEOS, batch_size=3, num_frames=2, crop_px=16))
+    with Loader([training, validation], num_workers=2, timeout_s=30) as loader:
+        assert children() == []
+        met = set()
+        for epoch in range(3):
+            assert epoch_of(loader, training, epoch) == expected[epoch]
+            batches = list(loader.batches(validation, evaluated))
+            assert [index for batch in batches for index in batch.indices_N] == list(range(NUM_VIDEOS))
+            sample = validation[evaluated[0][0]]
+            assert isinstance(sample, Sample)
+            np.testing.assert_array_equal(batches[0].clips_NTHWC.numpy()[0], sample.clip_THWC)
+            met |= set(children())
+        assert len(met) == 2
+    assert children() == []
+
+
+@pytest.mark.parametrize("num_consumed", [0, 1, 3, 5])
+def test_another_number_of_workers_goes_on_where_one_stopped(folders: dict[str, Path], num_consumed: int) -> None:
+    """The state of a loader is how many batches were consumed, whatever it had read ahead."""
+    dataset = open_clips(folders["arrow"], training=True)
+    (expected,) = {tuple(epoch_of(Loader([dataset], num_workers=0, timeout_s=30), dataset, 7))}
+    for before, after in ((2, 1), (1, 3), (3, 0), (0, 2)):
+        seen: list[bytes] = []
+        with Loader([dataset], num_workers=before, timeout_s=30) as loader:
+            batches = training_batches(NUM_VIDEOS, batch_size=4, num_frames=2, crop_px=16, seed=1, epoch=7)
+            for batch in loader.batches(dataset, batches):
+                if len(seen) == num_consumed:
+                    break
+                seen.append(batch.clips_NTHWC.numpy().tobytes())
+        with Loader([dataset], num_workers=after, timeout_s=30) as loader:
+            seen += epoch_of(loader, dataset, 7, first_step=num_consumed)
+        assert tuple(seen) == expected
+
+
+def test_an_iteration_after_one_that_was_left_early(folders: dict[str, Path]) -> None:
+    """Also while the first one is still there, and when it goes later."""
+    dataset = open_clips(folders["arrow"], training=True)
+    expected = epoch_of(Loader([dataset], num_workers=0, timeout_s=30), dataset, 1)
+    batches = training_batches(NUM_VIDEOS, batch_size=2, num_frames=2, crop_px=16, seed=1, epoch=0)
+    with Loader([dataset], num_workers=2, timeout_s=30) as loader:
+        left = loader.batches(dataset, batches)
+        next(left)
+        assert epoch_of(loader, dataset, 1) == expected
+        workers = children()
+        assert len(workers) == 2
+        left.close()  # type: ignore[attr-defined]
+        assert epoch_of(loader, dataset, 1) == expected
+        assert children() == workers
+    assert children() == []
+
+
+def test_what_the_loader_leaves_as_it_was(folders: dict[str, Path]) -> None:
+    """Handlers, mask and wakeup of signals, descriptors, threads, and no shard open that only workers read."""
     dataset = open_clips(folders["arrow"], training=True)
 
     def state() -> tuple[object, ...]:
-        time.sleep(1.5)  # Paddle's reader thread looks once a second whether it may end
-        gc.collect()  # its queues are in a reference cycle
         wakeup = signal.set_wakeup_fd(-1)
         signal.set_wakeup_fd(wakeup)
         handlers = [signal.getsignal(number) for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM)]
-        return wakeup, handlers, signal.pthread_sigmask(signal.SIG_BLOCK, []), len(os.listdir("/proc/self/fd"))
+        descriptors = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.exists()]
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        return wakeup, handlers, mask, sorted(descriptors), threading.active_count()
 
-    def epoch(number: int) -> list[bytes]:
-        batches = training_batches(NUM_VIDEOS, batch_size=4, num_frames=2, crop_px=16, seed=1, epoch=number)
-        return [batch.clips_NTHWC.numpy().tobytes() for batch in load(dataset, batches, num_workers=2, timeout_s=30)]
-
-    first = epoch(0)
+    with Loader([dataset], num_workers=2, timeout_s=30) as loader:
+        epoch_of(loader, dataset, 0)
     before = state()
-    assert epoch(0) == first
-    assert epoch(1) != first
+    assert not any(name.endswith(".arrow") for name in before[3])  # type: ignore[attr-defined]
+    with Loader([dataset], num_workers=2, timeout_s=30) as loader:
+        epoch_of(loader, dataset, 0)
+        pids = children()
+        opened = [os.readlink(path) for pid in pids for path in Path(f"/proc/{pid}/fd").iterdir()]
+        assert any(name.endswith(".arrow") for name in opened), "the test does not see them"
     assert state() == before
+
+
+def test_a_worker_has_one_thread(folders: dict[str, Path]) -> None:
+    """As OpenCV says, also where the training process has more; the kernel counts those of a fork that does nothing
+    (some libraries start one there), here and while clips are read."""
+
+    class Spy(Bad):
+        def __getitem__(self, item: Item) -> Any:
+            sample = self.dataset[item]
+            num_threads = len(os.listdir("/proc/self/task"))
+            return Sample(sample.clip_THWC, 100 * num_threads + cv2.getNumThreads(), item.index)
+
+    dataset = Spy(open_clips(folders["arrow"], training=False), -1, None)
+    batches = list(evaluation_batches(NUM_VIDEOS, batch_size=4, num_frames=2, crop_px=16))
+    cv2.setNumThreads(2)
+    try:
+        found = [batch.labels_N.tolist() for batch in load(dataset, batches, num_workers=2, timeout_s=30)]  # type: ignore[arg-type]
+        assert cv2.getNumThreads() == 2
+    finally:
+        cv2.setNumThreads(1)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(len(os.listdir("/proc/self/task")))
+    num_threads = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert {label for labels in found for label in labels} == {100 * num_threads + 1}
+
+
+def test_when_a_worker_hangs() -> None:
+    busy, idle = (Note(since_s=100, is_busy=is_busy, which=0, index=3) for is_busy in (True, False))
+    assert stuck_s(busy, 104, 105) == 5
+    assert stuck_s(idle, 104, 105) == 1
+    assert stuck_s(idle, 90, 105) == 5
+    board = Board(2)
+    assert board.read(1) == Note(0, False, 0, 0)
+    assert stuck_s(board.read(1), 104, 105) == 1
+    board.write(1, is_busy=True, which=1, index=2**40)
+    assert board.read(0).index == 0
+    assert (board.read(1).is_busy, board.read(1).which, board.read(1).index) == (True, 1, 2**40)
+    assert 0 <= stuck_s(board.read(1), 0, time.monotonic()) < 5
 
 
 class Bad:
@@ -250,24 +366,6 @@ def test_a_signal_ends_the_wait_for_a_batch(folders: dict[str, Path]) -> None:
     assert children() == []
 
 
-def test_segments_of_dead_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    monkeypatch.setattr(watchdog, "_SHARED_MEMORY", tmp_path)
-    names = [
-        f"paddle_{dead.pid}_1",
-        f"paddle_{dead.pid}_2",
-        f"paddle_{os.getpid()}_3",
-        "paddle_x_4",
-        "paddle_",
-        "sem.5",
-    ]
-    for name in names:
-        (tmp_path / name).touch()
-    assert watchdog.remove_dead_segments() == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[2:])
-
-
 @pytest.fixture(scope="module")
 def model() -> paddle.nn.Layer:
     paddle.seed(3)
@@ -278,21 +376,54 @@ def settings(batch_size: int) -> TrainRecipe:
     return TrainRecipe(clip=Clip(num_frames=4, crop_px=32), optimizer=Optimizer(batch_size=batch_size))
 
 
+def scored(model: paddle.nn.Layer, dataset: ClipDataset, recipe: TrainRecipe, num_workers: int) -> Any:
+    with Loader([dataset], num_workers=num_workers, timeout_s=30) as loader:
+        return score(model, dataset, recipe, loader, quiet=True)
+
+
+def evaluated(model: paddle.nn.Layer, dataset: ClipDataset, recipe: TrainRecipe, num_workers: int) -> Accuracy:
+    with Loader([dataset], num_workers=num_workers, timeout_s=30) as loader:
+        return evaluate(model, dataset, recipe, loader, quiet=True)
+
+
 def test_every_video_is_scored_once_however_it_is_read(folders: dict[str, Path], model: paddle.nn.Layer) -> None:
     """Against each clip alone through the model."""
     dataset = open_clips(folders["arrow"], training=False)
     paddle.seed(0)
-    expected_NK, labels_N = score(model, dataset, settings(1), num_workers=0, quiet=True)
+    expected_NK, labels_N = scored(model, dataset, settings(1), num_workers=0)
     assert not np.isnan(expected_NK).any()
     np.testing.assert_allclose(expected_NK.sum(axis=1), 1, atol=1e-5)
     assert len(np.unique(expected_NK, axis=0)) == NUM_VIDEOS
     assert labels_N.tolist() == [i % NUM_CLASSES for i in range(NUM_VIDEOS)]
-    accuracy = evaluate(model, dataset, settings(1), num_workers=0, quiet=True)
+    accuracy = evaluated(model, dataset, settings(1), num_workers=0)
     assert accuracy.num_videos == NUM_VIDEOS
     assert accuracy.top1 == np.mean(expected_NK.argmax(axis=1) == labels_N)
     for store, batch_size, num_workers in (("frames", 1, 2), ("arrow", 3, 0), ("arrow", 8, 2), ("frames", 3, 2)):
         other = open_clips(folders[store], training=False)
-        scores_NK, other_N = score(model, other, settings(batch_size), num_workers=num_workers, quiet=True)
+        scores_NK, other_N = scored(model, other, settings(batch_size), num_workers=num_workers)
         np.testing.assert_allclose(scores_NK, expected_NK, atol=1e-5)
         np.testing.assert_array_equal(other_N, labels_N)
-        assert evaluate(model, other, settings(batch_size), num_workers=num_workers, quiet=True) == accuracy
+        assert evaluated(model, other, settings(batch_size), num_workers=num_workers) == accuracy
+
+
+def test_the_score_of_a_video_is_the_mean_over_its_views(folders: dict[str, Path], model: paddle.nn.Layer) -> None:
+    """Against each view alone through the model."""
+    recipe = TrainRecipe(
+        clip=Clip(num_frames=4, crop_px=32), optimizer=Optimizer(batch_size=4), views=Views(num_clips=2, crops="three")
+    )
+    dataset = ClipDataset(folders["arrow"], "all", recipe, training=False)
+    model.eval()
+    expected_NK = np.zeros((NUM_VIDEOS, NUM_CLASSES))
+    met = set()
+    for index in range(NUM_VIDEOS):
+        for view in range(6):
+            sample = dataset[Item(index, 4, 32, 0, view)]
+            assert isinstance(sample, Sample)
+            met.add(sample.clip_THWC.tobytes())
+            logits_NK = model(normalise(paddle.to_tensor(sample.clip_THWC[None])))
+            expected_NK[index] += paddle.nn.functional.softmax(logits_NK, axis=1).numpy()[0] / 6
+    assert len(met) > 5 * NUM_VIDEOS  # both clips of a very short video are the same
+    for num_workers in (0, 2):
+        scores_NK, labels_N = scored(model, dataset, recipe, num_workers=num_workers)
+        np.testing.assert_allclose(scores_NK, expected_NK, atol=1e-5)
+        assert labels_N.tolist() == [i % NUM_CLASSES for i in range(NUM_VIDEOS)]

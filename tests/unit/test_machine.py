@@ -157,3 +157,16 @@ def test_space_for_a_folder_below_the_working_folder(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "statvfs", lambda folder: seen.append(Path(folder)) or os.statvfs_result(values))
     free_space(Path("not/there/yet"))
     assert seen == [tmp_path]
+
+
+def test_available_memory(made_up: Machine) -> None:
+    """The limit of the control group, or of one above, where it is less than what the machine could give."""
+    of_machine = machine.available_memory()
+    assert of_machine is not None
+    assert 2**20 < of_machine < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    made_up.write("a/b/memory.max", "max\n")
+    made_up.write("a/memory.max", "5000000\n")
+    made_up.own = "0::/a/b\n"
+    assert machine.available_memory() == 5_000_000
+    made_up.write("memory.max", "4000000\n")
+    assert machine.available_memory() == 4_000_000

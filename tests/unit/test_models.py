@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from paddle_import import paddle
 
-from train.models import IMAGENET, KINETICS, MODELS, build_model, family_of, frame_multiple, pixels_of
+from train.models import MODELS, build_model, family_of, frame_multiple
 from train.recipe import Model
 
 TINY = [name for name in MODELS if name.endswith("_tiny")]
@@ -185,9 +185,6 @@ def test_names_and_shapes_of_the_whole_models(name: str) -> None:
 
 def test_what_the_names_tell() -> None:
     assert {family_of(name) for name in MODELS} == {"tsn", "tsm", "pptsn", "pptsm", "slowfast"}
-    assert {name: pixels_of(name) for name in MODELS if pixels_of(name) != IMAGENET} == {
-        name: KINETICS for name in MODELS if name.startswith("slowfast")
-    }
     assert {name: frame_multiple(name) for name in MODELS if frame_multiple(name) > 1} == {
         "slowfast_tiny": 4,
         "slowfast_4x16": 8,

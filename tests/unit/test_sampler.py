@@ -99,3 +99,12 @@ def test_a_known_evaluation() -> None:
         [Item(2, 3, 20, 0), Item(3, 3, 20, 0)],
         [Item(4, 3, 20, 0)],
     ]
+
+
+def test_the_views_of_a_sample_come_one_after_the_other() -> None:
+    batches = list(evaluation_batches(4, batch_size=2, num_frames=3, crop_px=20, num_views=3, rank=1, num_ranks=2))
+    assert [[(item.index, item.view) for item in batch] for batch in batches] == [
+        [(1, 0), (1, 1)],
+        [(1, 2), (3, 0)],
+        [(3, 1), (3, 2)],
+    ]

@@ -9,7 +9,18 @@ import pytest
 from manifests.errors import UsageError
 from manifests.recipe import flat, load_recipe, recipe_from_table
 from train.models import MODELS
-from train.recipe import RECIPES, Clip, Loader, Model, Optimizer, Run, TrainRecipe, bound_settings, recipe_file
+from train.recipe import (
+    RECIPES,
+    Clip,
+    Loader,
+    Model,
+    Optimizer,
+    Run,
+    TrainRecipe,
+    bound_settings,
+    flip_pairs,
+    recipe_file,
+)
 
 
 def refusal(*overrides: str) -> str:
@@ -31,6 +42,26 @@ def refusal(*overrides: str) -> str:
         ("clip.num_frames=0", "clip.num_frames is at least 1, not 0"),
         ("clip.crop_px=15", "clip.crop_px is in [16, 4096], not 15"),
         ("clip.crop_px=4097", "clip.crop_px is in [16, 4096], not 4097"),
+        ("clip.sampler=all", "clip.sampler is one of segments, uniform, dense, strided, slowfast, not 'all'"),
+        ("clip.interval=0", "clip.interval is at least 1, not 0"),
+        ("clip.target_fps=-1", "clip.target_fps is at least 0, not -1.0"),
+        ("clip.crop=ten", "clip.crop is one of multi_scale, random_resized, jitter, centre, not 'ten'"),
+        ("clip.jitter_max_px=255", "clip.jitter_max_px is at least clip.jitter_min_px, 256, not 255"),
+        ("clip.min_area=0", "clip.min_area is in (0, 1], not 0.0"),
+        ("clip.max_enlargement=0.9", "clip.max_enlargement is in [1, 8], not 0.9"),
+        ("clip.normalise=none", "clip.normalise is one of auto, imagenet, kinetics, not 'none'"),
+        ("clip.flip_classes=a", "clip.flip_classes is a list such as 'turn left=turn right, ...', not 'a'"),
+        ("clip.flip_classes=a=a", "clip.flip_classes is a list such as 'turn left=turn right, ...', not 'a=a'"),
+        ("clip.flip_classes=a=b,c=a", "clip.flip_classes names a class twice: 'a=b,c=a'"),
+        ("views.num_clips=0", "views.num_clips is at least 1, not 0"),
+        ("views.crops=two", "views.crops is one of centre, three, ten, not 'two'"),
+        ("augment.contrast=-1", "augment.contrast is at least 0, not -1.0"),
+        ("augment.hue=0.6", "augment.hue is in [0, 0.5], not 0.6"),
+        ("augment.rand_operations=-1", "augment.rand_operations is at least 0, not -1"),
+        ("augment.rand_magnitude=11", "augment.rand_magnitude is in [0, 10], not 11.0"),
+        ("mix.mixup_alpha=-0.1", "mix.mixup_alpha is at least 0, not -0.1"),
+        ("mix.cutmix_alpha=nan", "mix.cutmix_alpha is at least 0, not nan"),
+        ("mix.cutmix_share=2", "mix.cutmix_share is in [0, 1], not 2.0"),
         ("optimizer.batch_size=0", "optimizer.batch_size is at least 1, not 0"),
         ("optimizer.num_epochs=0", "optimizer.num_epochs is at least 1, not 0"),
         ("optimizer.num_warmup_epochs=-1", "optimizer.num_warmup_epochs is at least 0, not -1.0"),
@@ -72,6 +103,32 @@ def test_a_slowfast_takes_whole_steps_of_its_slow_pathway() -> None:
     message = refusal("model.name=slowfast_4x16", "clip.num_frames=12")
     assert message == "slowfast_4x16 takes clip.num_frames in multiples of 8, not 12"
     assert load_recipe(TrainRecipe, None, ["model.name=slowfast_8x8", "clip.num_frames=12"]).clip.num_frames == 12
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_pixels_are_normalised_as_the_model_was_trained(name: str) -> None:
+    own = load_recipe(TrainRecipe, None, [f"model.name={name}"])
+    assert own.normalisation == ("kinetics" if name.startswith("slowfast") else "imagenet")
+    for other in ("kinetics", "imagenet"):
+        recipe = load_recipe(TrainRecipe, None, [f"model.name={name}", f"clip.normalise={other}"])
+        assert recipe.normalisation == other
+
+
+def test_keys_that_must_agree() -> None:
+    assert (
+        refusal("clip.crop=jitter", "clip.crop_px=300") == "clip.jitter_min_px is at least clip.crop_px, 300, not 256"
+    )
+    for key in ("clip.flips=false", "clip.flip_classes=a=b"):
+        assert (
+            refusal("views.crops=ten", key)
+            == "views.crops=ten mirrors clips: it needs clip.flips and no clip.flip_classes"
+        )
+    assert load_recipe(TrainRecipe, None, ["views.crops=ten", "views.num_clips=3"]).views.count == 30
+
+
+def test_pairs_of_classes() -> None:
+    assert flip_pairs("") == flip_pairs(" ") == []
+    assert flip_pairs("turn left = turn right,a=b") == [("turn left", "turn right"), ("a", "b")]
 
 
 def test_a_typo_in_a_file(tmp_path: Path) -> None:

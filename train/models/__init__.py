@@ -3,7 +3,6 @@
 Arrays: all take clips_NTCHW float32 normalised and give logits_NK float32.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,28 +31,9 @@ MODELS = (
 _ALPHAS = {"slowfast_tiny": 4, "slowfast_4x16": 8, "slowfast_8x8": 4}
 
 
-@dataclass(frozen=True)
-class Pixels:
-    """How pixels in [0, 1] are normalised before a model sees them: minus `mean`, divided by `std`, red first."""
-
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-
-
-IMAGENET = Pixels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""Of ImageNet's pictures, as TSN, TSM, ppTSN and ppTSM recipes have it."""
-
-KINETICS = Pixels((0.45, 0.45, 0.45), (0.225, 0.225, 0.225))
-"""As SlowFast recipes have it."""
-
-
 def family_of(name: str) -> str:
     """tsn, tsm, pptsn, pptsm or slowfast."""
     return name.partition("_")[0]
-
-
-def pixels_of(name: str) -> Pixels:
-    return KINETICS if family_of(name) == "slowfast" else IMAGENET
 
 
 def frame_multiple(name: str) -> int:
