@@ -120,10 +120,15 @@ def _fit(arguments: argparse.Namespace) -> int:
     _require_paddle()
 
     from train.dataset import ClipDataset
-    from train.device import set_cpu_threads
+    from train.device import has_gpu, set_cpu_threads
     from train.loop import fit
+    from train.precision import precision_text
+    from train.ranks import join_ranks
 
-    num_workers, num_threads = _prepare_loading(recipe)
+    ranks = join_ranks()
+    if not ranks.is_first:
+        arguments.quiet = True
+    num_workers, num_threads = _prepare_loading(recipe, ranks.count)
 
     data = _open_data(arguments, source_list, [train_subset, val_subset])
     training = ClipDataset(data, train_subset, recipe, training=True)
@@ -134,6 +139,8 @@ def _fit(arguments: argparse.Namespace) -> int:
         f"{recipe.model.name}: {len(training):,} clips of {train_subset}, {len(validation):,} of {val_subset}; "
         f"{num_workers} data workers, {num_threads} CPU threads ({usable_processors().reason})",
     )
+    if precision := precision_text(recipe.amp, has_gpu=has_gpu()):
+        say(arguments, precision)
     try:
         fitted = fit(
             recipe,
@@ -143,9 +150,13 @@ def _fit(arguments: argparse.Namespace) -> int:
             num_workers=num_workers,
             resume=arguments.resume == "auto",
             quiet=arguments.quiet,
+            data_recipe={} if source_list else _data_recipe(arguments.data),
+            ranks=ranks,
         )
     except (KeyboardInterrupt, Interrupted) as error:
         raise Interrupted(f"{str(error) or 'interrupted'}; {resume_hint()}") from None
+    if not ranks.is_first:
+        return 0
     table = {
         "out": str(arguments.out),
         "steps": fitted.state.step,
@@ -173,6 +184,11 @@ def _fit(arguments: argparse.Namespace) -> int:
         )
     print_result(arguments, table, lines)
     return 0
+
+
+def _data_recipe(folder: Path) -> dict[str, Any]:
+    """How a dataset's frames were made, whatever its store."""
+    return {key: value for key, value in read_description(folder).recipe.items() if key != "store"}
 
 
 def _source_list(arguments: argparse.Namespace) -> SourceList | None:
@@ -212,23 +228,25 @@ def _first_of(names: tuple[str, ...], subsets: list[str], flag: str) -> str:
     )
 
 
-def _prepare_loading(recipe: TrainRecipe) -> tuple[int, int]:
-    """Data workers and computing threads, once there is memory for their batches. Raises UsageError."""
-    num_workers, num_threads = _share_processors(recipe)
+def _prepare_loading(recipe: TrainRecipe, num_ranks: int = 1) -> tuple[int, int]:
+    """Data workers and computing threads of each rank, once there is memory for their batches. Raises UsageError."""
+    num_workers, num_threads = _share_processors(recipe, num_ranks)
     require_memory(recipe, num_workers)
     return num_workers, num_threads
 
 
-def _share_processors(recipe: TrainRecipe) -> tuple[int, int]:
+def _share_processors(recipe: TrainRecipe, num_ranks: int) -> tuple[int, int]:
     """Data workers and computing threads; together no more than the processors, unless the recipe says so."""
-    processors = usable_processors().count
+    processors = max(1, usable_processors().count // num_ranks)
     workers = recipe.loader.num_workers if recipe.loader.num_workers >= 0 else processors - 1
     return workers, recipe.run.cpu_threads or max(1, processors - workers)
 
 
 def require_memory(recipe: TrainRecipe, num_workers: int) -> None:
     """Raises UsageError where batches on their way from data workers would not fit into memory."""
-    batch_bytes = recipe.optimizer.batch_size * recipe.clip.num_frames * recipe.clip.crop_px**2 * 3
+    clip = recipe.clip
+    shapes = [(recipe.part_size, clip.num_frames, clip.crop_px), recipe.view_shape]
+    batch_bytes = max(number * frames * side**2 * 3 for number, frames, side in shapes)
     need, available = num_slots(num_workers) * batch_bytes, available_memory()
     if available is not None and need > available:
         raise UsageError(
@@ -279,7 +297,7 @@ def _eval(arguments: argparse.Namespace) -> int:
     require_same_classes(checkpoint.state, dataset.classes_sha256, path, arguments.data)
     set_cpu_threads(num_threads)
     model = build_model(recipe.model, len(dataset.classes))
-    restore(model, checkpoint.model, path)
+    restore(model, checkpoint.scored, path)
     with Loader([dataset], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader:
         accuracy = evaluate(model, dataset, recipe, loader, quiet=arguments.quiet)
     table: dict[str, Any] = {

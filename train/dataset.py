@@ -116,6 +116,13 @@ class ClipDataset:
             return 0
         return int(self._dataset.is_forward[self._rows[indices_N]].sum())
 
+    def video_ids(self) -> list[str]:
+        """Of all samples, in order."""
+        if isinstance(self._dataset, Videos):
+            return [self.video_id(index) for index in range(len(self))]
+        names: list[str] = self._dataset.columns(["video_id"]).column(0).take(self._rows).to_pylist()
+        return names
+
     def video_id(self, index: int) -> str:
         name: str = self._dataset.video(int(self._rows[index]))["video_id"]
         return name

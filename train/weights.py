@@ -58,7 +58,7 @@ def load_first_weights(model: paddle.nn.Layer, settings: Model, classes_sha256: 
     if isinstance(content.get("header"), str):
         checkpoint = load_checkpoint(path)
         _require_same_model(checkpoint.state, settings, path)
-        weights = {key: value.numpy() for key, value in checkpoint.model.items()}
+        weights = {key: value.numpy() for key, value in checkpoint.scored.items()}
         if checkpoint.state.classes_sha256 != classes_sha256:
             reason = "other classes, or in another order"
     else:

@@ -113,8 +113,20 @@ ALL_CHANCE = {
     "mix__cutmix_alpha": 1.0,
     "views__num_clips": 2,
     "views__crops": "three",
+    "views__batch_size": 3,
+    "optimizer__accumulate": 2,
+    "optimizer__schedule": "step",
+    "optimizer__decay_epochs": "1.5",
+    "optimizer__head_rate": 5,
+    "optimizer__head_bias_rate": 10,
+    "optimizer__decay_norms": "false",
+    "optimizer__label_smoothing": 0.1,
+    "average__ema_decay": 0.9,
+    "average__precise_bn_batches": 3,
+    "average__precise_bn_every_epochs": 2,
+    "amp__level": "O1",
 }
-"""Everything that draws at random, and several views."""
+"""Everything that draws at random, several views, and all that a step and an evaluation can have."""
 
 
 def test_all_that_is_drawn_is_drawn_again(prepared: dict[str, Path], whole: Path, tmp_path: Path) -> None:
