@@ -24,7 +24,7 @@ class State:
     """Where a run stands: `step` optimiser steps are done in all, `step_in_epoch` of them in `epoch`.
 
     `recipe` is nested tables, `classes` the names in label order; `best_top1` is None before the first evaluation.
-    `data_recipe` is the recipe of the extraction as nested tables, or empty where videos were decoded on the fly.
+    `data_recipe` is the recipe of the extraction as nested tables, or {"on_the_fly": {"decoder": name}}.
     `training_sha256` and `validation_sha256` are `ClipDataset.content_sha256` of what the run reads.
     """
 

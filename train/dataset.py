@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
@@ -36,6 +37,9 @@ from train.transforms.decode import BadJpeg, Pixels, decode_scale, frame_size, r
 from train.transforms.rand_augment import rand_augment
 from train.videos import Videos
 
+if TYPE_CHECKING:
+    from train.predict import ExtractedVideos
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -62,9 +66,11 @@ class ClipDataset:
     that is not there or has no ok video, a label that is unknown, or a class of clip.flip_classes that is not there.
     """
 
-    def __init__(self, data: Path | Videos, subset: str, recipe: TrainRecipe, *, training: bool) -> None:
+    def __init__(
+        self, data: "Path | Videos | ExtractedVideos", subset: str, recipe: TrainRecipe, *, training: bool
+    ) -> None:
         cv2.setNumThreads(1)  # processes are the parallelism, and threads do not survive a fork
-        self._dataset = data if isinstance(data, Videos) else open_dataset(data)
+        self._dataset = open_dataset(data) if isinstance(data, Path) else data
         folder = self._dataset.folder
         self._rows = self._dataset.rows(subset)
         self._training = training

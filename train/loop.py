@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from manifests.atomic import TEMPORARY_PREFIX, atomic_write, disk_errors
 from manifests.command import handle_signals
-from manifests.errors import DamagedError, Error, Interrupted, UsageError
+from manifests.errors import Error, Interrupted, UsageError
 from manifests.lock import RunLock
 from manifests.machine import format_bytes
 from manifests.recipe import recipe_from_table
@@ -53,6 +53,7 @@ from train.precision import Precision, open_precision
 from train.ranks import Ranks
 from train.recipe import TrainRecipe, bound_settings
 from train.sampler import Item, training_batches
+from train.trained import restore
 from train.weights import load_first_weights
 
 METRICS = "metrics.jsonl"
@@ -202,13 +203,6 @@ def _begin_or_resume(
     if learner.ranks.is_first:
         _cut_metrics(run / METRICS, state)
     return state
-
-
-def restore(model: paddle.nn.Layer, weights: dict[str, Any], path: Path) -> None:
-    """Raises DamagedError where weights are missing or do not fit; Paddle alone only warns."""
-    missing, unexpected = model.set_state_dict(weights)
-    if missing or unexpected:
-        raise DamagedError(f"{path} does not fit the model: {[*missing, *unexpected][0]} is missing or left over")
 
 
 def _train(
