@@ -248,7 +248,7 @@ def _train(
             parts = _parts_of_epoch(recipe, len(training), state.epoch, state.step_in_epoch, ranks)
             model.train()
             asked_s = time.monotonic()
-            for batches in stop.while_waiting(loader.batches(training, parts), settings.accumulate):
+            for batches in stop.while_waiting(loader.batches(training, parts), settings.num_parts // ranks.count):
                 got_s = time.monotonic()
 
                 # Forward and backward, part by part; whatever draws at random draws from (seed, step, part).
@@ -361,19 +361,17 @@ def _require_whole_parts(recipe: TrainRecipe, training: ClipDataset, ranks: Rank
             f"subset {training.subset!r} has {len(training)} videos, fewer than "
             f"optimizer.batch_size={settings.batch_size}"
         )
-    if settings.batch_size % (settings.accumulate * ranks.count):
+    if settings.num_parts % ranks.count:
         raise UsageError(
-            f"optimizer.batch_size is a multiple of optimizer.accumulate times the number of processes, "
-            f"{settings.accumulate * ranks.count}, not {settings.batch_size}"
+            f"optimizer.num_parts is a multiple of the number of processes, {ranks.count}, not {settings.num_parts}"
         )
 
 
 def _parts_of_epoch(
     recipe: TrainRecipe, num_samples: int, epoch: int, first_step: int, ranks: Ranks
 ) -> list[list[Item]]:
-    """What this rank computes from `first_step` of an epoch on, `accumulate` parts a step."""
-    settings = recipe.optimizer
-    num_parts = settings.accumulate * ranks.count
+    """What this rank computes from `first_step` of an epoch on, part by part."""
+    settings, num_parts = recipe.optimizer, recipe.optimizer.num_parts
     by_part = [
         training_batches(
             num_samples,

@@ -204,15 +204,16 @@ class Mix:
 class Optimizer:
     """SGD with momentum. The rate rises linearly from warmup_from to learning_rate over the warm-up.
 
-    batch_size: clips a step, computed in `accumulate` equal parts whose gradients are averaged; batch norm sees one
-    part. schedule: one of train.schedules.SCHEDULES: "cosine" falls by half a cosine to 0, "step" by decay_factor at
-    each of decay_epochs ("20, 40"). decay_norms: whether weight_decay is for batch norms and biases too. head_rate,
-    head_bias_rate: rates of the classifier's weights and biases as multiples of the others'.
-    clip_norm: gradients are scaled down to this norm over all of them; 0 leaves them.
+    batch_size: clips a step, computed in num_parts equal parts whose gradients are averaged, one after the other or
+    by several processes; batch norm sees one part. schedule: one of train.schedules.SCHEDULES: "cosine" falls
+    by half a cosine to 0, "step" by decay_factor at each of decay_epochs ("20, 40"), if any. decay_norms: whether
+    weight_decay is for batch norms and biases too. head_rate, head_bias_rate: rates of the classifier's weights and
+    biases as multiples of the others'. clip_norm: gradients are scaled down to this norm over all of them; 0 leaves
+    them.
     """
 
     batch_size: int = 16
-    accumulate: int = 1
+    num_parts: int = 1
     num_epochs: int = 10
     schedule: str = "cosine"
     num_warmup_epochs: float = 1.0
@@ -230,16 +231,16 @@ class Optimizer:
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "accumulate", "num_epochs"):
+        for name in ("batch_size", "num_parts", "num_epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"optimizer.{name} is at least 1, not {getattr(self, name)}")
-        if self.batch_size % self.accumulate:
+        if self.batch_size % self.num_parts:
             raise ValueError(
-                f"optimizer.batch_size is a multiple of optimizer.accumulate, {self.accumulate}, not {self.batch_size}"
+                f"optimizer.batch_size is a multiple of optimizer.num_parts, {self.num_parts}, not {self.batch_size}"
             )
         _require_name("optimizer.schedule", self.schedule, SCHEDULES)
         decay_epochs(self.decay_epochs)
-        if bool(self.decay_epochs.strip()) != (self.schedule == "step"):
+        if self.decay_epochs.strip() and self.schedule != "step":
             raise ValueError("optimizer.decay_epochs, such as '20, 40', goes with optimizer.schedule=step")
         for name in ("num_warmup_epochs", "warmup_from", "learning_rate", "weight_decay", "clip_norm"):
             if not 0 <= getattr(self, name) < math.inf:
@@ -352,7 +353,7 @@ class TrainRecipe:
     @property
     def part_size(self) -> int:
         """Clips that are computed together in training."""
-        return self.optimizer.batch_size // self.optimizer.accumulate
+        return self.optimizer.batch_size // self.optimizer.num_parts
 
     @property
     def view_shape(self) -> tuple[int, int, int]:
@@ -368,7 +369,7 @@ class TrainRecipe:
         return "kinetics" if family_of(self.model.name) == "slowfast" else "imagenet"
 
 
-RECIPES = ("demo_tsm", "demo_tsn")
+RECIPES = ("demo_tsm", "demo_tsn", "tsn_ucf101", "tsm_ucf101", "tsm_k400", "pptsm_k400", "slowfast_k400")
 
 
 def recipe_file(name_or_file: str) -> Path:

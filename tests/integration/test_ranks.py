@@ -17,6 +17,7 @@ from train.checkpoint import load_checkpoint
 
 SETTINGS = {
     "optimizer__batch_size": 4,
+    "optimizer__num_parts": 2,
     "optimizer__num_epochs": 2,
     "optimizer__head_rate": 5,
     "mix__mixup_alpha": 0.2,
@@ -105,7 +106,7 @@ def assert_close(run: Path, other: Path) -> None:
 @pytest.fixture(scope="module")
 def alone(prepared: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("alone") / "run"
-    code, stderr = fit(prepared["arrow"], run, **SETTINGS, optimizer__accumulate=2)
+    code, stderr = fit(prepared["arrow"], run, **SETTINGS)
     assert code == 0, stderr
     return run
 
@@ -120,13 +121,13 @@ def test_two_give_what_one_gives(prepared: dict[str, Path], alone: Path, tmp_pat
 
 def test_the_comparison_can_fail(prepared: dict[str, Path], alone: Path, tmp_path: Path) -> None:
     """One process that computes the batch in one part has other batch statistics."""
-    code, stderr = fit(prepared["arrow"], tmp_path / "run", **SETTINGS)
+    code, stderr = fit(prepared["arrow"], tmp_path / "run", **{**SETTINGS, "optimizer__num_parts": 1})
     assert code == 0, stderr
     with pytest.raises(AssertionError):
         assert_close(tmp_path / "run", alone)
 
 
-def test_one_signal_stops_both_and_they_resume(prepared: dict[str, Path], alone: Path, tmp_path: Path) -> None:
+def test_one_signal_stops_both_and_one_alone_resumes(prepared: dict[str, Path], alone: Path, tmp_path: Path) -> None:
     """A signal that only the second one gets."""
     run = tmp_path / "run"
     arguments = fit_arguments(prepared["arrow"], run, **SETTINGS)
@@ -136,5 +137,12 @@ def test_one_signal_stops_both_and_they_resume(prepared: dict[str, Path], alone:
     for stderr in end_two(processes, 130):
         assert "which is saved" in stderr
     assert 0 < load_checkpoint(run / "last.ckpt").state.step < 4
-    end_two(start_two(arguments), 0)
+    code, stderr = fit(prepared["arrow"], run, **SETTINGS)
+    assert code == 0, stderr
     assert_close(run, alone)
+
+
+def test_parts_that_cannot_be_shared_out(prepared: dict[str, Path], tmp_path: Path) -> None:
+    arguments = fit_arguments(prepared["arrow"], tmp_path / "run", **{**SETTINGS, "optimizer__num_parts": 1})
+    for stderr in end_two(start_two(arguments), 2):
+        assert "optimizer.num_parts is a multiple of the number of processes, 2, not 1" in stderr

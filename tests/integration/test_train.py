@@ -114,7 +114,7 @@ ALL_CHANCE = {
     "views__num_clips": 2,
     "views__crops": "three",
     "views__batch_size": 3,
-    "optimizer__accumulate": 2,
+    "optimizer__num_parts": 2,
     "optimizer__schedule": "step",
     "optimizer__decay_epochs": "1.5",
     "optimizer__head_rate": 5,

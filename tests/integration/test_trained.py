@@ -21,7 +21,8 @@ from training_runs import fit
 from manifests.dataset import open_dataset
 from train.checkpoint import load_checkpoint
 from train.dataset import ClipDataset
-from train.recipe import TrainRecipe, Views
+from train.plan import cost_of_a_clip
+from train.recipe import TrainRecipe, Views, recipe_file
 from train.sampler import Item
 from train.trained import load_trained
 
@@ -200,7 +201,7 @@ def test_a_plan_of_a_run_on_this_dataset(prepared: dict[str, Path]) -> None:
     settings = {
         "model.name": "tsm_tiny",
         "optimizer.batch_size": 4,
-        "optimizer.accumulate": 2,
+        "optimizer.num_parts": 2,
         "optimizer.num_epochs": 6,
         "optimizer.schedule": "step",
         "optimizer.decay_epochs": "3, 5",
@@ -222,6 +223,30 @@ def test_a_plan_of_a_run_on_this_dataset(prepared: dict[str, Path]) -> None:
     text = train("plan", "--recipe", "demo_tsm", *overrides).stdout
     assert "2 x 4 x 32 x 32 x 3, 2 of them a step" in text
     assert "steps each" not in text, "without data the number of steps is not known"
+
+
+def test_the_work_of_a_convolution_by_hand() -> None:
+    """A plain net of our own: 2 x 2 outputs of 3 x 3 x 3 -> 4, and a classifier of 4 -> 5, over 2 frames."""
+
+    class Net(paddle.nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = paddle.nn.Conv2D(3, 4, 3, stride=8, padding=1)
+            self.fc = paddle.nn.Linear(4, 5)
+
+        def forward(self, clips_NTCHW: paddle.Tensor) -> paddle.Tensor:
+            return self.fc(self.conv(clips_NTCHW.flatten(0, 1)).mean([2, 3]))
+
+    num_bytes, multiply_adds = cost_of_a_clip(Net(), 2, 16)
+    assert multiply_adds == 2 * (2 * 2 * 4 * 27 + 4 * 5)
+    assert num_bytes == 4 * 2 * (2 * 2 * 4 + 5)
+
+
+@pytest.mark.parametrize(("name", "expected_g"), [("tsn_ucf101", 12), ("tsm_k400", 33), ("slowfast_k400", 28)])
+def test_costs_that_the_recipes_tell(name: str, expected_g: int) -> None:
+    plan = json.loads(train("plan", "--recipe", name, "--json").stdout)
+    assert round(plan["multiply_adds"] / 1e9) == expected_g
+    assert f"{expected_g} G multiply-adds" in recipe_file(name).read_text()
 
 
 def test_sizes_of_views() -> None:
