@@ -63,6 +63,11 @@ class FrameIndex:
     ticks_N: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
     keys_K: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
+    @property
+    def is_upright(self) -> bool:
+        """Whether pictures are shown as they are coded."""
+        return self.orientation == UPRIGHT
+
 
 # --- Count ---
 
@@ -156,7 +161,7 @@ def _possible_access(
     if decoder == "pyav":
         ascend = all(before < after for before, after in pairwise(ticks))
         return BY_TIME if ascend and len(ticks) == index.num_frames and list(keys[:1]) == [0] else FORWARD
-    if decoder == "decord" and header.codec in _DECORD_CODECS and index.orientation == UPRIGHT:
+    if decoder == "decord" and header.codec in _DECORD_CODECS and index.is_upright:
         with PyavDecoder(path) as opened:
             return FORWARD if opened.has_leading_packets() else BY_NUMBER
     return FORWARD
@@ -204,26 +209,27 @@ def read_pictures(path: Path, decoder: str, index: FrameIndex, numbers: Sequence
     if index.access == BY_TIME:
         with PyavDecoder(path) as opened:
             return [_picture(frame, index) for frame in _by_time(opened, index, numbers)]
-    pictures, wanted = [], iter(numbers)
-    number = next(wanted)
-    with closing(_in_order(path, decoder, index)) as frames:
-        for position, frame in enumerate(frames):
-            if position == number:
-                pictures.append(_picture(frame, index))
-                number = next(wanted, -1)
-                if number < 0:
-                    return pictures
-    raise _gone(number)
+    with closing(_in_order(path, decoder, index, numbers)) as frames:
+        pictures = [_picture(frame, index) for frame in frames]
+    if len(pictures) < len(numbers):
+        raise _gone(numbers[len(pictures)])
+    return pictures
 
 
-def _in_order(path: Path, decoder: str, index: FrameIndex) -> Generator[PyavFrame, None, None]:
-    """All frames. Those of other libraries come without PyAV's check: `index_video` made it."""
+def _in_order(path: Path, decoder: str, index: FrameIndex, numbers: Sequence[int]) -> Generator[PyavFrame, None, None]:
+    """The frames of these numbers, by decoding all up to the last. Those of other libraries come without PyAV's check:
+    `index_video` made it."""
     if decoder == "pyav":
         with PyavDecoder(path) as opened:
-            yield from opened.frames()
+            wanted = set(numbers)
+            for number, frame in enumerate(opened.frames()):
+                if number in wanted:
+                    yield frame
+                if number == numbers[-1]:
+                    return
         return
     ours, reformatter = importlib.import_module(f"prep.decoders.{decoder}"), VideoReformatter()
-    with closing(ours.read_pictures(path, index.orientation)) as natives:
+    with closing(ours.read_pictures(path, index.orientation, numbers)) as natives:
         for native in natives:
             yield PyavFrame(native, None, reformatter)
 

@@ -1,10 +1,12 @@
 """Dependencies point one way, and the commands start from anywhere: proved in fresh interpreters."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 _STANDARD = set(sys.stdlib_module_names)
 
@@ -44,9 +46,28 @@ def test_prep_never_imports_paddle(module: str, tmp_path: Path) -> None:
     assert not {"paddle", "train"} & modules
 
 
-@pytest.mark.parametrize("module", ["train.dataset", "train.clips", "train.recipe", "train.transforms.decode"])
+@pytest.mark.parametrize(
+    "module", ["train.dataset", "train.clips", "train.recipe", "train.transforms.decode", "train.videos"]
+)
 def test_reading_clips_never_imports_paddle(module: str, tmp_path: Path) -> None:
     assert "paddle" not in imported_by(f"import {module}", tmp_path)
+
+
+def test_train_knows_prep_in_two_files() -> None:
+    """The reader of videos on the fly, which needs the decoders, and predictions, which extract a video as the dataset
+    was; all else of training needs a prepared dataset only."""
+    knowing = set()
+    for path in (ROOT / "train").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if any(name.partition(".")[0] == "prep" for name in names):
+                knowing.add(path.relative_to(ROOT).as_posix())
+    assert knowing == {"train/predict.py", "train/videos.py"}
+
+
+def test_reading_stored_frames_imports_no_decoder(tmp_path: Path) -> None:
+    assert not {"av", "decord"} & imported_by("import train.dataset, train.cli", tmp_path)
 
 
 def test_a_file_of_the_users_does_not_shadow_ours(prep, synthetic: Path, tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ class State:
 
     `recipe` is nested tables, `classes` the names in label order; `best_top1` is None before the first evaluation.
     `data_recipe` is the recipe of the extraction as nested tables, or {"on_the_fly": {"decoder": name}}.
-    `training_sha256` and `validation_sha256` are `ClipDataset.content_sha256` of what the run reads.
+    `training_sha256` and `validation_sha256` are `ClipDataset.content_sha256` of what the run reads; `loader` is what
+    makes its batches, paddle or dali, whose roundings differ.
     """
 
     recipe: dict[str, Any]
@@ -34,6 +35,7 @@ class State:
     training_sha256: str = ""
     validation_sha256: str = ""
     data_recipe: dict[str, Any] = field(default_factory=dict)
+    loader: str = "paddle"
     epoch: int = 0
     step_in_epoch: int = 0
     step: int = 0

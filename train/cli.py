@@ -7,7 +7,7 @@ import logging
 import signal
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manifests.command import (
     add_command,
@@ -28,11 +28,17 @@ from manifests.sources import SourceList, read_sources
 from manifests.wording import count
 from train import __version__
 from train.bench import TABLES
+from train.memory import keep_freed_memory
 from train.metrics import Accuracy, measure_accuracy
 from train.recipe import RECIPES, TrainRecipe, recipe_file
 from train.slots import num_slots
 from train.transforms.crops import VIEW_CROPS
 from train.videos import DECODERS, Videos, open_videos, subset_names
+
+if TYPE_CHECKING:
+    from train.dali import DaliLoader
+    from train.dataset import ClipDataset
+    from train.loader import Loader
 
 _TRAINING_SUBSETS = ("train", "train01")
 _VALIDATION_SUBSETS = ("val", "validation", "valid", "test01", "test")
@@ -98,7 +104,24 @@ def build_parser() -> argparse.ArgumentParser:
     planning.add_argument("--train-subset", metavar="S", help="as for train fit")
 
     bench = add_command(commands, "bench", _bench, "measure on this machine: " + ", ".join(TABLES))
-    bench.add_argument("table", choices=TABLES, metavar="TABLE", help="ops: the versions of the temporal shift")
+    bench.add_argument(
+        "table",
+        choices=TABLES,
+        metavar="TABLE",
+        help="formats: video, frame folders, shards; decoders: a clip straight from a video; workers: clips/s by data "
+        "workers; loader: each stage, the bottleneck, how many workers; ops: the versions of the temporal shift",
+    )
+    bench.add_argument(
+        "--data",
+        type=path_argument,
+        metavar="OUT|sources.parquet|DIR",
+        help="a prepared dataset, or a source list or folder of videos, some of which are prepared for the purpose",
+    )
+    bench.add_argument("--recipe", metavar="NAME|FILE", help="whose clips and model (default: that of no recipe)")
+    bench.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a recipe key; may be repeated"
+    )
+    bench.add_argument("--workers", metavar="N,N", help="workers: numbers of them (default: 0, 1, 2, 4, ...)")
     bench.add_argument("--seconds", type=float, default=120, metavar="S", help="about so long (default: 120)")
     return parser
 
@@ -148,6 +171,8 @@ def _view_overrides(arguments: argparse.Namespace) -> list[str]:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
+    if arguments.data is None and arguments.table != "ops":
+        raise UsageError(f"train bench {arguments.table} needs --data OUT, or videos: a source list or a folder")
     _require_paddle()
     exit_code: int = importlib.import_module(f"train.bench.{arguments.table}").run(arguments)
     return exit_code
@@ -163,6 +188,12 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--decoder", choices=("auto", *DECODERS), help="of videos on the fly (default: auto, which is pyav)"
+    )
+    parser.add_argument(
+        "--loader",
+        choices=("paddle", "dali"),
+        default="paddle",
+        help="worker processes with libjpeg-turbo, or threads of NVIDIA DALI (default: paddle)",
     )
 
 
@@ -184,11 +215,12 @@ def _fit(arguments: argparse.Namespace) -> int:
     ranks = join_ranks()
     if not ranks.is_first:
         arguments.quiet = True
-    num_workers, num_threads = _prepare_loading(recipe, ranks.count)
+    num_workers, num_threads = _prepare_loading(arguments, recipe, ranks.count)
 
     data = _open_data(arguments, source_list, [train_subset, val_subset])
     training = ClipDataset(data, train_subset, recipe, training=True)
     validation = ClipDataset(data, val_subset, recipe, training=False)
+    _require_loader(arguments, training, validation)
     set_cpu_threads(num_threads)
     say(
         arguments,
@@ -198,17 +230,18 @@ def _fit(arguments: argparse.Namespace) -> int:
     if precision := precision_text(recipe.amp, has_gpu=has_gpu()):
         say(arguments, precision)
     try:
-        fitted = fit(
-            recipe,
-            training,
-            validation,
-            arguments.out,
-            num_workers=num_workers,
-            resume=arguments.resume == "auto",
-            quiet=arguments.quiet,
-            data_recipe=_data_recipe(data),
-            ranks=ranks,
-        )
+        with _loader(arguments, recipe, num_workers, training, validation) as loader:
+            fitted = fit(
+                recipe,
+                training,
+                validation,
+                arguments.out,
+                loader,
+                resume=arguments.resume == "auto",
+                quiet=arguments.quiet,
+                data_recipe=_data_recipe(data),
+                ranks=ranks,
+            )
     except (KeyboardInterrupt, Interrupted) as error:
         raise Interrupted(f"{str(error) or 'interrupted'}; {resume_hint()}") from None
     if not ranks.is_first:
@@ -236,7 +269,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     if isinstance(data, Videos):
         lines.append(
             f"{data.decoder} gave {fitted.num_clips:,} clips, {fitted.num_forward:,} of them by decoding from the "
-            "beginning of the video, since index access cannot be trusted there"
+            "beginning of the video: no index access can be trusted there"
         )
     print_result(arguments, table, lines)
     return 0
@@ -277,6 +310,28 @@ def _open_data(arguments: argparse.Namespace, source_list: SourceList | None, wa
     return videos
 
 
+def _require_loader(arguments: argparse.Namespace, *datasets: "ClipDataset") -> None:
+    """Raises UsageError where --loader cannot make the batches."""
+    if arguments.loader == "dali":
+        from train.dali import require_dali
+
+        for dataset in datasets:
+            require_dali(dataset)
+
+
+def _loader(
+    arguments: argparse.Namespace, recipe: TrainRecipe, num_workers: int, *datasets: "ClipDataset"
+) -> "Loader | DaliLoader":
+    """What makes the batches."""
+    if arguments.loader == "dali":
+        from train.dali import DaliLoader
+
+        return DaliLoader(num_workers=num_workers)
+    from train.loader import Loader
+
+    return Loader(datasets, num_workers=num_workers, timeout_s=recipe.loader.timeout_s)
+
+
 def _first_of(names: tuple[str, ...], subsets: list[str], flag: str) -> str:
     for name in names:
         if name in subsets:
@@ -286,10 +341,11 @@ def _first_of(names: tuple[str, ...], subsets: list[str], flag: str) -> str:
     )
 
 
-def _prepare_loading(recipe: TrainRecipe, num_ranks: int = 1) -> tuple[int, int]:
+def _prepare_loading(arguments: argparse.Namespace, recipe: TrainRecipe, num_ranks: int = 1) -> tuple[int, int]:
     """Data workers and computing threads of each rank, once there is memory for their batches. Raises UsageError."""
     num_workers, num_threads = _share_processors(recipe, num_ranks)
-    require_memory(recipe, num_workers)
+    require_memory(recipe, num_workers if getattr(arguments, "loader", "paddle") == "paddle" else 0)
+    keep_freed_memory()
     return num_workers, num_threads
 
 
@@ -339,7 +395,6 @@ def _eval(arguments: argparse.Namespace) -> int:
     from train.dataset import ClipDataset
     from train.device import set_cpu_threads
     from train.evaluate import score
-    from train.loader import Loader
     from train.scores_file import write_confusion, write_scores
     from train.trained import load_trained
 
@@ -349,12 +404,13 @@ def _eval(arguments: argparse.Namespace) -> int:
         read_description(arguments.data)  # before a checkpoint is unpickled
     trained = load_trained(arguments.run_or_checkpoint, overrides)
     recipe = trained.recipe
-    num_workers, num_threads = _prepare_loading(recipe)
+    num_workers, num_threads = _prepare_loading(arguments, recipe)
     data = _open_data(arguments, source_list, [arguments.subset])
     dataset = ClipDataset(data, arguments.subset, recipe, training=False)
+    _require_loader(arguments, dataset)
     require_same_classes(trained.state, dataset.classes_sha256, trained.path, arguments.data)
     set_cpu_threads(num_threads)
-    with Loader([dataset], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader:
+    with _loader(arguments, recipe, num_workers, dataset) as loader:
         scores_NK, labels_N = score(trained.model, dataset, recipe, loader, quiet=arguments.quiet)
     accuracy = measure_accuracy(scores_NK, labels_N)
     if arguments.scores is not None:
@@ -381,7 +437,7 @@ def _predict(arguments: argparse.Namespace) -> int:
     from train.trained import load_trained
 
     trained = load_trained(arguments.run_or_checkpoint, _view_overrides(arguments))
-    num_workers, num_threads = _prepare_loading(trained.recipe)
+    num_workers, num_threads = _prepare_loading(arguments, trained.recipe)
     set_cpu_threads(num_threads)
     predictions = predict(trained, arguments.video, num_workers=num_workers, quiet=arguments.quiet)
     classes = trained.state.classes

@@ -6,10 +6,10 @@ Arrays: clip_THWC uint8 RGB in [0, 255]; mirrored_K int64 labels.
 
 import hashlib
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import cv2
 import numpy as np
@@ -40,12 +40,27 @@ from train.videos import Videos
 if TYPE_CHECKING:
     from train.predict import ExtractedVideos
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Sample:
     """One clip with its label, and the index that asked for it."""
 
     clip_THWC: Pixels
+    label: int
+    index: int
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A clip that another decoder is to make: `numbers` of its frames in their order, the JPEG of each (none of a
+    video), or else the video, and what to do with all of them."""
+
+    numbers: list[int]
+    jpegs: list[bytes]
+    video: Path | None
+    plan: Plan
     label: int
     index: int
 
@@ -96,6 +111,10 @@ class ClipDataset:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def num_turned(self) -> int:
+        """How many videos are not shown as they are coded."""
+        return int((~self._dataset.is_upright[self._rows]).sum()) if isinstance(self._dataset, Videos) else 0
+
     def content_sha256(self) -> str:
         """SHA-256 over videos, labels and frames, in order: equal for both stores of the same frames. Of videos, over
         the decoder, sizes of files and numbers of frames."""
@@ -114,6 +133,14 @@ class ClipDataset:
         table = self._dataset.columns(["video_id", "label", "content_crc32"]).take(self._rows)
         for batch in table.to_batches(max_chunksize=4096):
             yield "\n".join(f"{row['video_id']} {row['label']} {row['content_crc32']}" for row in batch.to_pylist())
+
+    @property
+    def has_augmentation(self) -> bool:
+        """Whether the pixels of training clips are changed after they are cut and scaled."""
+        augment = self._recipe.augment
+        return self._training and bool(
+            augment.brightness or augment.contrast or augment.saturation or augment.hue or augment.rand_operations
+        )
 
     def num_forward(self, indices_N: npt.NDArray[np.int64]) -> int:
         """How many of these samples come of videos that are decoded from their beginning, for want of a trusted index
@@ -135,8 +162,15 @@ class ClipDataset:
 
     def __getitem__(self, item: Item) -> Sample | BadSample:
         """Never raises: a BadSample tells what went wrong."""
+        return self._guarded(self._sample, item)
+
+    def draw(self, item: Item) -> Drawn | BadSample:
+        """The clip of `item` by the same draws, not decoded, and without changes of colour. Never raises."""
+        return self._guarded(self._drawn, item)
+
+    def _guarded(self, get: Callable[[Item], T], item: Item) -> T | BadSample:
         try:
-            return self._sample(item)
+            return get(item)
         except Error as error:
             return BadSample(str(error), error.exit_code)
         except Exception as error:
@@ -153,39 +187,60 @@ class ClipDataset:
             return f"sample {index} of subset {self.subset!r}"
 
     def _sample(self, item: Item) -> Sample:
-        row = int(self._rows[item.index])
-        rng = np.random.default_rng([self._recipe.run.seed, item.epoch, 1 + item.index])  # 0 is the order of the epoch
-        indices = self._draw_indices(row, item, rng)
+        row, rng, indices = self._begin(item)
         distinct = sorted(set(indices))
-        label = int(self._dataset.labels[row])
         if isinstance(self._dataset, Videos):
-            pictures = self._dataset.read_frames(row, distinct)
-            height, width, _ = pictures[0].shape
-            plan = self._draw_plan(width, height, item, rng)
-            clip_THWC = render_pictures(pictures, plan)
+            plan = self._draw_plan(*self._dataset.size(row), item, rng)
+            clip_THWC = render_pictures(self._dataset.read_frames(row, distinct), plan)
         else:
-            plan, clip_THWC = self._decode(row, distinct, self._dataset.read_frames(row, distinct), item, rng)
+            jpegs = self._dataset.read_frames(row, distinct)
+            plan, scale = self._draw_jpeg_plan(row, distinct[0], jpegs[0], item, rng)
+            try:
+                (clip_THWC,) = render(jpegs, [plan], scale)
+            except BadJpeg as error:
+                another = f" than frame {distinct[0]}" if error.is_size else ""
+                raise self._bad_frame(row, distinct[error.position], f"{error}{another}") from error
         if len(distinct) < len(indices):
             clip_THWC = clip_THWC[np.searchsorted(distinct, indices)]
         if self._training:
-            if plan.flip:
-                label = int(self._mirrored_K[label])
             clip_THWC = self._augmented(clip_THWC, rng)
-        return Sample(clip_THWC, label, item.index)
+        return Sample(clip_THWC, self._label(row, plan), item.index)
 
-    def _decode(
-        self, row: int, numbers: list[int], jpegs: list[bytes], item: Item, rng: np.random.Generator
-    ) -> tuple[Plan, Pixels]:
-        """Draw the plan, and clip_THWC of the JPEGs of these frames."""
+    def _drawn(self, item: Item) -> Drawn:
+        row, rng, indices = self._begin(item)
+        if isinstance(self._dataset, Videos):
+            plan = self._draw_plan(*self._dataset.size(row), item, rng)
+            return Drawn(indices, [], self._dataset.path(row), plan, self._label(row, plan), item.index)
+        jpegs = self._dataset.read_frames(row, indices)
+        plan, _ = self._draw_jpeg_plan(row, indices[0], jpegs[0], item, rng)
+        return Drawn(indices, jpegs, None, plan, self._label(row, plan), item.index)
+
+    def frames_of(self, item: Item) -> tuple[int, list[int]]:
+        """The row of a sample, and the numbers of the frames that are read for it, ascending."""
+        row, _, indices = self._begin(item)
+        return row, sorted(set(indices))
+
+    def _begin(self, item: Item) -> tuple[int, np.random.Generator, list[int]]:
+        """The row, what its chance comes from, and the frames of the clip, drawn first."""
+        row = int(self._rows[item.index])
+        rng = np.random.default_rng([self._recipe.run.seed, item.epoch, 1 + item.index])  # 0 is the order of the epoch
+        return row, rng, self._draw_indices(row, item, rng)
+
+    def _draw_jpeg_plan(
+        self, row: int, number: int, first: bytes, item: Item, rng: np.random.Generator
+    ) -> tuple[Plan, int]:
+        """The plan, drawn by the size of the first JPEG, and the scale to decode at, to which it is snapped."""
         try:
-            width, height = _size_of_first(jpegs)
-            plan = self._draw_plan(width, height, item, rng)
-            scale = decode_scale(plan, self._recipe.clip.max_enlargement)
-            (clip_THWC,) = render(jpegs, [snapped(plan, scale, width, height)], scale)
-        except BadJpeg as error:
-            another = f" than frame {numbers[0]}" if error.is_size else ""
-            raise self._bad_frame(row, numbers[error.position], f"{error}{another}") from error
-        return plan, clip_THWC
+            width, height = frame_size(first)
+        except ValueError as error:
+            raise self._bad_frame(row, number, f"is no valid JPEG: {error}") from error
+        plan = self._draw_plan(width, height, item, rng)
+        scale = decode_scale(plan, self._recipe.clip.max_enlargement)
+        return snapped(plan, scale, width, height), scale
+
+    def _label(self, row: int, plan: Plan) -> int:
+        label = int(self._dataset.labels[row])
+        return int(self._mirrored_K[label]) if self._training and plan.flip else label
 
     def _draw_indices(self, row: int, item: Item, rng: np.random.Generator) -> list[int]:
         clip, views = self._recipe.clip, self._recipe.views
@@ -232,21 +287,15 @@ class ClipDataset:
         jitter = ColourJitter(augment.brightness, augment.contrast, augment.saturation, augment.hue)
         if jitter:
             clip_THWC = jitter_colours(clip_THWC, jitter, rng)
-        return rand_augment(clip_THWC, augment.rand_operations, augment.rand_magnitude, rng)
+        if augment.rand_operations:
+            clip_THWC = rand_augment(clip_THWC, augment.rand_operations, augment.rand_magnitude, rng)
+        return clip_THWC
 
     def _bad_frame(self, row: int, index: int, problem: str) -> DamagedError:
         video = self._dataset.video(row)
         where = f"{video['location']} row {video['row']}" if video["row"] >= 0 else video["location"]
         message = f"frame {index} of video {video['video_id']} in {where} {problem}"
         return DamagedError(f"{message}; prep verify --deep finds all such frames")
-
-
-def _size_of_first(jpegs: list[bytes]) -> tuple[int, int]:
-    """(width, height) of the frames, which the first one tells."""
-    try:
-        return frame_size(jpegs[0])
-    except ValueError as error:
-        raise BadJpeg(0, f"is no valid JPEG: {error}") from error
 
 
 def _mirrored_labels(flip_classes: str, classes: Sequence[str]) -> npt.NDArray[np.int64]:

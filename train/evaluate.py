@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from train.dataset import ClipDataset
 from train.device import normalise
-from train.loader import Loader
+from train.loader import Batches
 from train.metrics import Accuracy, measure_accuracy
 from train.precision import Precision
 from train.ranks import Ranks
@@ -23,13 +23,13 @@ def evaluate(
     model: paddle.nn.Layer,
     dataset: ClipDataset,
     recipe: TrainRecipe,
-    loader: Loader,
+    loader: Batches,
     *,
     quiet: bool,
     ranks: Ranks = Ranks(),  # noqa: B008 - frozen
     precision: Precision = Precision(),  # noqa: B008 - frozen
 ) -> Accuracy:
-    """Accuracy of the mean score over the views of each video. Raises what `Loader.batches` raises."""
+    """Accuracy of the mean score over the views of each video. Raises what the loader raises."""
     scores_NK, labels_N = score(model, dataset, recipe, loader, quiet=quiet, ranks=ranks, precision=precision)
     return measure_accuracy(scores_NK, labels_N)
 
@@ -38,7 +38,7 @@ def score(
     model: paddle.nn.Layer,
     dataset: ClipDataset,
     recipe: TrainRecipe,
-    loader: Loader,
+    loader: Batches,
     *,
     quiet: bool,
     ranks: Ranks = Ranks(),  # noqa: B008 - frozen

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -45,12 +46,24 @@ class Batch:
     indices_N: npt.NDArray[np.int64]
 
 
+class Batches(Protocol):
+    """What makes batches: `Loader`, or another that gives the same ones."""
+
+    name: str
+    """As --loader has it."""
+
+    def batches(self, dataset: ClipDataset, batches: Sequence[list[Item]]) -> Iterator[Batch]:
+        """The batches, in order. Raises Error."""
+
+
 class Loader(Closing):
     """Reads batches of any of `datasets` by `num_workers` processes, or in this one if there are none.
 
     Workers start with the first batch, stay from epoch to epoch and from dataset to dataset, and start anew after an
     iteration that was left early or failed. Only for the main thread.
     """
+
+    name = "paddle"
 
     def __init__(self, datasets: Sequence[ClipDataset], *, num_workers: int, timeout_s: float) -> None:
         self._datasets = datasets

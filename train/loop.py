@@ -44,7 +44,7 @@ from train.checkpoint import (
 from train.dataset import ClipDataset
 from train.device import has_gpu, normalise
 from train.evaluate import evaluate
-from train.loader import Batch, Loader
+from train.loader import Batch, Batches
 from train.metrics import Accuracy
 from train.mixing import mix
 from train.models import build_model
@@ -80,8 +80,8 @@ def fit(
     training: ClipDataset,
     validation: ClipDataset,
     run: Path,
+    loader: Batches,
     *,
-    num_workers: int,
     resume: bool,
     quiet: bool,
     data_recipe: dict[str, Any] | None = None,
@@ -110,8 +110,10 @@ def fit(
         precision, model, optimizer = open_precision(recipe.amp, model, optimizer, has_gpu=has_gpu())
         average = MovingAverage(model, recipe.average.ema_decay) if recipe.average.ema_decay else None
         learner = _Learner(model, optimizer, precision, average, ranks)
-        state = _begin_or_resume(recipe, training, validation, run, learner, data_recipe or {}, resume=resume)
-        return _train(recipe, training, validation, run, learner, state, num_workers=num_workers, quiet=quiet)
+        state = _begin_or_resume(
+            recipe, training, validation, run, learner, data_recipe or {}, resume=resume, loader=loader.name
+        )
+        return _train(recipe, training, validation, run, loader, learner, state, quiet=quiet)
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ def _begin_or_resume(
     data_recipe: dict[str, Any],
     *,
     resume: bool,
+    loader: str,
 ) -> State:
     last = run / LAST
     if not last.exists():
@@ -182,6 +185,7 @@ def _begin_or_resume(
             training_sha256=training.content_sha256(),
             validation_sha256=validation.content_sha256(),
             data_recipe=data_recipe,
+            loader=loader,
         )
     if not resume:
         raise UsageError(f"{run} holds a run already; choose another --out or --resume auto")
@@ -192,12 +196,14 @@ def _begin_or_resume(
     differing = [f"{key} {before[key]!r}, not {now[key]!r}" for key in now if before[key] != now[key]]
     if differing:
         raise UsageError(f"{run} was begun with {'; '.join(differing)}: use the same recipe or another --out")
+    if state.loader != loader:
+        raise UsageError(f"{run} was begun with --loader {state.loader}: use the same or another --out")
     require_same_classes(state, training.classes_sha256, last, training.folder)
     for dataset, sha256 in ((training, state.training_sha256), (validation, state.validation_sha256)):
         if dataset.content_sha256() != sha256:
             raise UsageError(
                 f"{run} was begun with other videos than subset {dataset.subset!r} of {dataset.folder} has: "
-                "give it the same data and subsets, or another --out"
+                f"give it the same data{', decoder' if dataset.is_on_the_fly else ''} and subsets, or another --out"
             )
     learner.restore(checkpoint, last)
     if learner.ranks.is_first:
@@ -210,10 +216,10 @@ def _train(
     training: ClipDataset,
     validation: ClipDataset,
     run: Path,
+    loader: Batches,
     learner: _Learner,
     state: State,
     *,
-    num_workers: int,
     quiet: bool,
 ) -> Fitted:
     settings, ranks, precision = recipe.optimizer, learner.ranks, learner.precision
@@ -240,7 +246,6 @@ def _train(
     with (
         _stop_on_signals(is_alone=ranks.count == 1) as stop,
         _open_metrics(run / METRICS if ranks.is_first else None) as metrics,
-        Loader([training, validation], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader,
         tqdm(total=num_steps, initial=state.step, unit="step", disable=True if quiet else None) as bar,
     ):
         saved_s = time.monotonic()
@@ -339,10 +344,7 @@ def _train(
             save(LAST)
             saved_s = time.monotonic()
     if accuracy is None:  # the run was complete already
-        with (
-            Loader([validation], num_workers=num_workers, timeout_s=recipe.loader.timeout_s) as loader,
-            learner.averaged(),
-        ):
+        with learner.averaged():
             accuracy = _score(recipe, validation, learner, loader)
         num_evaluated += 1
     return Fitted(
@@ -402,7 +404,7 @@ def _evaluate_epoch(
     training: ClipDataset,
     validation: ClipDataset,
     learner: _Learner,
-    loader: Loader,
+    loader: Batches,
     stop: "_Stop",
     epoch: int,
 ) -> Accuracy | None:
@@ -431,7 +433,7 @@ def _evaluate_epoch(
     return None
 
 
-def _score(recipe: TrainRecipe, validation: ClipDataset, learner: _Learner, loader: Loader) -> Accuracy:
+def _score(recipe: TrainRecipe, validation: ClipDataset, learner: _Learner, loader: Batches) -> Accuracy:
     return evaluate(
         learner.model, validation, recipe, loader, quiet=True, ranks=learner.ranks, precision=learner.precision
     )

@@ -1,11 +1,11 @@
 """Frames for clips straight from the source videos of a `sources.parquet`: the baseline that a prepared dataset beats.
 
-The only file of the data path that knows `prep`: what its decoders can be trusted with (prep.by_index). Videos are
+The file of the data path that knows `prep`: what its decoders can be trusted with (prep.by_index). Videos are
 decoded once to count their frames, which is remembered beside the source list; what an extraction would not take is
 left out, and counted.
 
-Arrays: picture_HWC uint8 RGB in [0, 255], upright, in native size; labels int32, num_frames int64, is_ok and is_forward
-bool over the videos of the list; rows_R int64.
+Arrays: picture_HWC uint8 RGB in [0, 255], upright, in native size; labels int32, num_frames int64, is_ok, is_forward
+and is_upright bool over the videos of the list; rows_R int64.
 """
 
 import os
@@ -23,6 +23,7 @@ from manifests.wording import count
 from prep.decoders import DECODERS, require_decoder
 
 if TYPE_CHECKING:
+    from prep.bench.sampled import Pictures
     from prep.by_index import FrameIndex
     from prep.index_file import Counted
 
@@ -47,6 +48,7 @@ class Videos:
         indices = [self._index(row) for row in range(len(source_list.sources))]
         self.is_ok = np.array([index is not None for index in indices], bool)
         self.num_frames = np.array([index.num_frames if index else 0 for index in indices], np.int64)
+        self.is_upright = np.array([index is not None and index.is_upright for index in indices], bool)
         self.is_forward = np.array([index is not None and index.access == "forward" for index in indices], bool)
 
     def _index(self, row: int) -> "FrameIndex | None":
@@ -69,6 +71,15 @@ class Videos:
             "fps": index.fps if index else None,
         }
 
+    def path(self, row: int) -> Path:
+        return self._list.path_of(self._list.sources[row])
+
+    def size(self, row: int) -> tuple[int, int]:
+        """(width, height) of its pictures."""
+        index = self._index(row)
+        assert index is not None, "not a row that `rows` gives"
+        return index.width, index.height
+
     def read_frames(self, row: int, numbers: Sequence[int]) -> list[npt.NDArray[np.uint8]]:
         """picture_HWC of the frames of these numbers (0-based), which ascend.
 
@@ -79,7 +90,7 @@ class Videos:
         from prep.index_file import stamp_of
 
         source = self._list.sources[row]
-        path = self._list.path_of(source)
+        path = self.path(row)
         try:
             if stamp_of(path) != self._counted[source.source].stamp:
                 raise DamagedError(f"{path} changed since its frames were counted: run the same command again")
@@ -101,10 +112,9 @@ class Videos:
     def summary(self) -> str:
         """What was found, in one line."""
         failed, num_ok, num_forward = self.failed(), int(self.is_ok.sum()), int(self.is_forward.sum())
-        text = (
-            f"{count(num_ok, 'video')} decoded on the fly by {self.decoder}, {num_forward:,} of them from their "
-            "beginning for every clip, since index access cannot be trusted there"
-        )
+        text = f"{count(num_ok, 'video')} decoded on the fly by {self.decoder}"
+        if num_forward:
+            text += f", {num_forward:,} of them from the beginning for every clip: no index access can be trusted there"
         if failed:
             named = [f"{video_id} ({why})" for video_id, why in list(failed.items())[:_MAX_NAMED]]
             more = ["..."] if len(failed) > _MAX_NAMED else []
@@ -152,3 +162,36 @@ def open_videos(
 def index_path(path: Path, decoder: str) -> Path:
     """Where counts are remembered: sources.parquet has sources.pyav-index.parquet."""
     return Path(os.path.abspath(path)).with_name(f"{path.name.removesuffix('.parquet')}.{decoder}-index.parquet")
+
+
+# --- As scripts read videos, for comparison ---
+
+
+def read_plainly(decoder: str, path: Path, num_frames: int) -> tuple[list[int], "Pictures"]:
+    """The numbers of frames that a reader as in many scripts asks `opencv` or `decord` for (prep.bench.sampled), and
+    the pictures that come. Raises UsageError where the library is missing, DamagedError where nothing comes.
+    """
+    from prep.bench.sampled import READERS
+    from prep.decoders.interface import VideoError
+
+    require_decoder(decoder)
+    try:
+        return READERS[decoder](path, num_frames)
+    except (OSError, VideoError) as error:
+        raise DamagedError(f"cannot read frames of {path}: {error}") from error
+
+
+def num_wrong(path: Path, numbers: Sequence[int], pictures: "Pictures | Sequence[npt.NDArray[np.uint8]]") -> int:
+    """How many of the pictures (as above, or picture_HWC in RGB, as coded) are not those of these numbers, by a decode
+    of all frames in order. Raises DamagedError."""
+    from prep.bench import sampled
+    from prep.decoders.interface import VideoError
+
+    if not isinstance(pictures, sampled.Pictures):
+        found = sampled.Pictures("rgb24")
+        found.decoded.extend(pictures)
+        pictures = found
+    try:
+        return sampled.num_wrong(sampled.reference(path), numbers, pictures)
+    except VideoError as error:
+        raise DamagedError(f"cannot read frames of {path}: {error}") from error

@@ -3,6 +3,7 @@
 Arrays: picture_HWC uint8 RGB.
 """
 
+import itertools
 import os
 import re
 from collections.abc import Generator, Sequence
@@ -30,17 +31,22 @@ def open_video(path: Path) -> CheckedDecoder:
     return CheckedDecoder(path, "decord", VERSION, read_pictures)
 
 
-def read_pictures(path: Path, orientation: Orientation = UPRIGHT) -> Generator[VideoFrame, None, None]:
-    """See prep.decoders.checked.ReadPictures."""
+def read_pictures(
+    path: Path, orientation: Orientation = UPRIGHT, numbers: Sequence[int] | None = None
+) -> Generator[VideoFrame, None, None]:
+    """See prep.decoders.checked.ReadPictures. With `numbers`, only those pictures."""
     # Names have to be UTF-8, and "a:b.avi" reads as a protocol.
     with path_by_descriptor(path) as name:
         try:
             reader = decord.VideoReader(name, ctx=decord.cpu(0), num_threads=1)
         except (decord.DECORDError, RuntimeError) as error:
             raise VideoError("unsupported", f"decord cannot open it: {without_place(error)}") from error
-    while True:
+    for number in itertools.count() if numbers is None else range(max(numbers) + 1):
         try:
-            picture_HWC = reader.next().asnumpy()
+            picture = reader.next()
+            if numbers is not None and number not in numbers:
+                continue
+            picture_HWC = picture.asnumpy()
         except StopIteration:
             return
         except (decord.DECORDError, RuntimeError) as error:

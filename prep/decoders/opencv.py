@@ -3,8 +3,9 @@
 Arrays: picture_HWC uint8 BGR.
 """
 
+import itertools
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,15 +31,22 @@ def open_video(path: Path) -> CheckedDecoder:
     return CheckedDecoder(path, "opencv", VERSION, read_pictures)
 
 
-def read_pictures(path: Path, orientation: Orientation = UPRIGHT) -> Generator[VideoFrame, None, None]:
-    """See prep.decoders.checked.ReadPictures. One that cannot be opened has none."""
+def read_pictures(
+    path: Path, orientation: Orientation = UPRIGHT, numbers: Sequence[int] | None = None
+) -> Generator[VideoFrame, None, None]:
+    """See prep.decoders.checked.ReadPictures. One that cannot be opened has none. With `numbers`, only those pictures;
+    others are decoded, but not made RGB."""
     # A name that is not UTF-8 would end the process in a segmentation fault.
     with path_by_descriptor(path) as name:
         capture = cv2.VideoCapture(name, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1])
     try:
         capture.set(cv2.CAP_PROP_ORIENTATION_AUTO, 0)
-        while True:
-            is_read, picture_HWC = capture.read()
+        for number in itertools.count() if numbers is None else range(max(numbers) + 1):
+            if not capture.grab():
+                return
+            if numbers is not None and number not in numbers:
+                continue
+            is_read, picture_HWC = capture.retrieve()
             if not is_read:
                 return
             yield VideoFrame.from_ndarray(picture_HWC.view(np.uint8), format="bgr24")

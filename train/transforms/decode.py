@@ -94,11 +94,11 @@ def render(jpegs: Sequence[bytes], plans: Sequence[Plan], scale: int = 1) -> lis
                 buffer = np.empty(3 * size[0] * size[1], np.uint8)
             elif own_size != size:
                 raise BadJpeg(position, "has another size", is_size=True)
-            frame_HWC = _decode(jpeg, size, scale, buffer)
+            frame_HWC = decode(jpeg, size, scale, buffer)
         except ValueError as error:
             raise error if isinstance(error, BadJpeg) else BadJpeg(position, f"is no valid JPEG: {error}") from error
         for clip_THWC, plan in zip(clips, plans, strict=True):
-            _take(frame_HWC, size, plan, clip_THWC[position])
+            take(frame_HWC, size, plan, clip_THWC[position])
     return clips
 
 
@@ -106,18 +106,19 @@ def render_pictures(pictures: Sequence[Pixels], plan: Plan) -> Pixels:
     """clip_THWC of the plan from frame_HWC of full size."""
     clip_THWC = np.empty((len(pictures), plan.height, plan.width, 3), np.uint8)
     for frame_HWC, out_HWC in zip(pictures, clip_THWC, strict=True):
-        _take(frame_HWC, (frame_HWC.shape[1], frame_HWC.shape[0]), plan, out_HWC)
+        take(frame_HWC, (frame_HWC.shape[1], frame_HWC.shape[0]), plan, out_HWC)
     return clip_THWC
 
 
-def _decode(jpeg: bytes, size: tuple[int, int], scale: int, buffer: Pixels) -> Pixels:
+def decode(jpeg: bytes, size: tuple[int, int], scale: int, buffer: Pixels) -> Pixels:
+    """frame_HWC at 1/`scale`, in `buffer` of 3 * width * height; `size`: (width, height) in full. Raises ValueError."""
     width, height = size
     smallest = {} if scale == 1 else {"min_height": -(-height // scale), "min_width": -(-width // scale)}
     frame_HWC: Pixels = simplejpeg.decode_jpeg(jpeg, **smallest, buffer=buffer)
     return frame_HWC
 
 
-def _take(frame_HWC: Pixels, size: tuple[int, int], plan: Plan, out_HWC: Pixels) -> None:
+def take(frame_HWC: Pixels, size: tuple[int, int], plan: Plan, out_HWC: Pixels) -> None:
     """Cut, scale and mirror into out_HWC. `size`: (width, height) of the frame at full size, which the box is in."""
     # The picture may be decoded at 1/n; its last column and row may stand for fewer pixels than n.
     scale = round(max(size[0] / frame_HWC.shape[1], size[1] / frame_HWC.shape[0]))

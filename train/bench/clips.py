@@ -1,0 +1,92 @@
+"""Clips as a training run asks for them: the next ones of an endless run over a dataset, and recorded ones.
+
+Arrays: frame_HWC, clip_THWC uint8 RGB.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from manifests.errors import Error
+from train.dataset import BadSample, ClipDataset, Sample
+from train.recipe import TrainRecipe
+from train.sampler import Item, epoch_order
+from train.transforms.crops import Plan
+from train.transforms.decode import Pixels
+from train.videos import Videos
+
+
+class Stream:
+    """Sample after sample of the training clips of a dataset, epoch after epoch. One for each row of a table: all then
+    see the same videos, frames and crops in the same order."""
+
+    def __init__(self, dataset: ClipDataset, recipe: TrainRecipe, crop_px: int | None = None) -> None:
+        self.dataset = dataset
+        self._recipe = recipe
+        self._crop_px = crop_px or recipe.clip.crop_px
+        self._num_taken = 0
+
+    def next_items(self, count: int) -> list[Item]:
+        items = []
+        for _ in range(count):
+            epoch, place = divmod(self._num_taken, len(self.dataset))
+            index = int(epoch_order(len(self.dataset), self._recipe.run.seed, epoch)[place])
+            items.append(Item(index, self._recipe.clip.num_frames, self._crop_px, epoch))
+            self._num_taken += 1
+        return items
+
+    def next_batches(self, num_batches: int, size: int) -> list[list[Item]]:
+        return [self.next_items(size) for _ in range(num_batches)]
+
+    def read(self, count: int) -> list[Pixels]:
+        """clip_THWC of the next samples. Raises Error where one cannot be read."""
+        return [read_clip(self.dataset, item) for item in self.next_items(count)]
+
+
+def read_clip(dataset: ClipDataset, item: Item) -> Pixels:
+    """clip_THWC. Raises Error where it cannot be read."""
+    sample = dataset[item]
+    if isinstance(sample, BadSample):
+        raise Error(sample.message)
+    return sample.clip_THWC
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was read for a clip: `row` of the manifest, `numbers` of frames, their JPEGs, and what was made of them."""
+
+    row: int
+    numbers: tuple[int, ...]
+    jpegs: tuple[bytes, ...]
+    plan: Plan
+    scale: int
+    sample: Sample
+
+
+class Recorder(ClipDataset):
+    """The training clips of a prepared dataset, and how they are made."""
+
+    def __init__(self, folder: Path, recipe: TrainRecipe) -> None:
+        super().__init__(folder, "all", recipe, training=True)
+        self._plans: list[tuple[Plan, int]] = []
+
+    def record(self, item: Item) -> Recorded:
+        """Raises Error where the clip cannot be read."""
+        self._plans.clear()
+        sample = self[item]
+        if isinstance(sample, BadSample):
+            raise Error(sample.message)
+        (plan, scale), (row, numbers) = self._plans.pop(), self.frames_of(item)
+        return Recorded(row, tuple(numbers), tuple(self._dataset.read_frames(row, numbers)), plan, scale, sample)
+
+    def _draw_jpeg_plan(
+        self, row: int, number: int, first: bytes, item: Item, rng: np.random.Generator
+    ) -> tuple[Plan, int]:
+        self._plans.append(super()._draw_jpeg_plan(row, number, first, item, rng))
+        return self._plans[-1]
+
+
+def open_clips(data: Path | Videos, recipe: TrainRecipe) -> ClipDataset:
+    """All ok videos, for training."""
+    return ClipDataset(data, "all", recipe, training=True)
