@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -125,10 +125,13 @@ class _Learner:
     precision: Precision
     average: MovingAverage | None
     ranks: Ranks
+    restored: dict[str, Any] = field(default_factory=dict)
+    """The optimiser's state of a checkpoint until the next step: PaddlePaddle 2.6 gives it out from then on only."""
 
     def restore(self, checkpoint: Checkpoint, path: Path) -> None:
         restore(self.model, checkpoint.model, path)
         self.optimizer.set_state_dict(checkpoint.optimizer)
+        self.restored.update(checkpoint.optimizer)
         self.precision.restore(checkpoint.scaler)
         if self.average is not None:
             self.average.restore(checkpoint.average)
@@ -140,7 +143,8 @@ class _Learner:
     def checkpoint(self, state: State) -> Checkpoint:
         average = {} if self.average is None else self.average.weights
         scaler = self.precision.state()
-        return Checkpoint(state, self.model.state_dict(), self.optimizer.state_dict(), average, scaler)
+        optimizer = {**self.restored, **self.optimizer.state_dict()}
+        return Checkpoint(state, self.model.state_dict(), optimizer, average, scaler)
 
 
 def _require_run(run: Path) -> None:
@@ -283,6 +287,7 @@ def _train(
                 rate = rate_at(settings, state.step, steps_per_epoch)
                 optimizer.set_lr(rate)
                 norm = precision.step(optimizer, parameters, settings.clip_norm)
+                learner.restored.clear()
                 if precision.scaler is None and not math.isfinite(norm):
                     raise _not_finite(f"the norm of the gradients is {norm}", state, training, batches)
                 state = replace(state, step=state.step + 1, step_in_epoch=state.step_in_epoch + 1)

@@ -347,6 +347,8 @@ class TrainRecipe:
                 raise ValueError(
                     f"{self.model.name} takes {name}.num_frames in multiples of {multiple}, not {num_frames}"
                 )
+        if self.amp.level == "O2" and self.average.ema_decay:
+            raise ValueError("average.ema_decay does not go with amp.level=O2, whose weights have 16 bits: use O1")
         if self.views.crops == "ten" and (self.clip.flip_classes or not self.clip.flips):
             raise ValueError("views.crops=ten mirrors clips: it needs clip.flips and no clip.flip_classes")
 

@@ -69,9 +69,9 @@ def pairs(prep: Prep, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "data"
 
 
-def trained(pairs: Path, run: Path, model: str) -> tuple[dict[str, Any], list[list[int]]]:
+def trained(pairs: Path, run: Path, model: str, num_epochs: int = 24) -> tuple[dict[str, Any], list[list[int]]]:
     """Accuracy and confusions of the recipe of the demo with this model."""
-    settings = overrides(model__name=model)
+    settings = overrides(model__name=model, optimizer__num_epochs=num_epochs, run__cpu_threads=1)
     train("fit", "--data", pairs, "--recipe", "demo_tsm", "--out", run, "--quiet", *settings)
     table = run.parent / "confusion.csv"
     files = ("--confusion", table, "--json", "--quiet")
@@ -81,9 +81,10 @@ def trained(pairs: Path, run: Path, model: str) -> tuple[dict[str, Any], list[li
     return result, [list(map(int, row[1:])) for row in rows]
 
 
-@pytest.mark.parametrize("model", ["tsm_tiny", "pptsm_tiny"])
-def test_models_that_shift_see_the_order_of_frames(pairs: Path, tmp_path: Path, model: str) -> None:
-    result, _ = trained(pairs, tmp_path / "run", model)
+@pytest.mark.parametrize(("model", "num_epochs"), [("tsm_tiny", 24), ("pptsm_tiny", 36)])
+def test_models_that_shift_see_the_order_of_frames(pairs: Path, tmp_path: Path, model: str, num_epochs: int) -> None:
+    """The deeper one learns slower."""
+    result, _ = trained(pairs, tmp_path / "run", model, num_epochs)
     assert result["num_videos"] == 48
     assert result["top1"] > 0.9
 

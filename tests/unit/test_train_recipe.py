@@ -128,6 +128,8 @@ def test_keys_that_must_agree() -> None:
 
 
 def test_parts_and_steps_that_do_not_fit() -> None:
+    message = "average.ema_decay does not go with amp.level=O2, whose weights have 16 bits: use O1"
+    assert refusal("amp.level=O2", "average.ema_decay=0.9") == message
     message = "optimizer.batch_size is a multiple of optimizer.num_parts, 3, not 16"
     assert refusal("optimizer.num_parts=3") == message
     message = "optimizer.decay_epochs, such as '20, 40', goes with optimizer.schedule=step"
