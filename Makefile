@@ -4,13 +4,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 VIDEOS ?= ../shared/data/videos
 
-.PHONY: demo test lint outcomes clean
+.PHONY: demo test test-paddle-2 lint outcomes clean
 
 demo: .venv/installed
 	$(BIN)/python demo.py build/demo
 
 test: lint
 	$(BIN)/pytest
+
+# A short set of tests with the PaddlePaddle that its package index has for GPUs, in an environment of its own.
+test-paddle-2: .venv-paddle-2/installed
+	.venv-paddle-2/bin/pytest tests/unit/test_optimising.py tests/unit/test_averaging.py tests/unit/test_precision.py \
+		tests/unit/test_checkpoint.py tests/unit/test_temporal_shift.py tests/integration/test_trained.py \
+		tests/integration/test_ranks.py tests/integration/test_train.py
 
 lint: .venv/installed-for-tests
 	$(BIN)/ruff check
@@ -22,7 +28,7 @@ outcomes: .venv/installed
 	$(BIN)/python tests/corpus.py $(VIDEOS)
 
 clean:
-	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-paddle-2 build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -35,4 +41,9 @@ clean:
 
 .venv/installed-for-tests: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train,test,lint]'
+	@touch $@
+
+.venv-paddle-2/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-paddle-2
+	.venv-paddle-2/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[train,test]' paddlepaddle==2.6.2
 	@touch $@

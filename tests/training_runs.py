@@ -26,7 +26,7 @@ TINY = {
 """With `prepared` of conftest.py: 4 steps an epoch, 12 in all. Dropout, so that its draws count too."""
 
 STEPS_PER_EPOCH = 4
-TIMES = ("clips_per_s", "data_wait_share")
+TIMES = ("clips_per_s", "data_wait_share", "memory_bytes")
 
 SLOW = """
 import time
@@ -125,7 +125,12 @@ def assert_nothing_left(run: Path, within_s: float = 1.0) -> None:
 def content_of(checkpoint: Path) -> dict[str, Any]:
     """All that a checkpoint holds, arrays as bytes."""
     loaded = load_checkpoint(checkpoint)
-    arrays = {**loaded.model, **{key: value for key, value in loaded.optimizer.items() if hasattr(value, "numpy")}}
+    average = {f"average {key}": value for key, value in loaded.average.items()}
+    arrays = {
+        **loaded.model,
+        **average,
+        **{key: value for key, value in loaded.optimizer.items() if hasattr(value, "numpy")},
+    }
     others = {key: value for key, value in loaded.optimizer.items() if not hasattr(value, "numpy")}
     assert len(arrays) > 40, "weights, running statistics and velocities"
     state = {key: value for key, value in vars(loaded.state).items() if key != "recipe"}

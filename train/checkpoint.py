@@ -5,7 +5,7 @@ There is no generator state in them: order, augmentation and dropout are drawn a
 
 import io
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ class State:
     """Where a run stands: `step` optimiser steps are done in all, `step_in_epoch` of them in `epoch`.
 
     `recipe` is nested tables, `classes` the names in label order; `best_top1` is None before the first evaluation.
+    `data_recipe` is the recipe of the extraction as nested tables, or {"on_the_fly": {"decoder": name}}.
     `training_sha256` and `validation_sha256` are `ClipDataset.content_sha256` of what the run reads; `loader` is what
     makes its batches, paddle or dali, whose roundings differ.
     """
@@ -33,6 +34,7 @@ class State:
     classes_sha256: str
     training_sha256: str = ""
     validation_sha256: str = ""
+    data_recipe: dict[str, Any] = field(default_factory=dict)
     loader: str = "paddle"
     epoch: int = 0
     step_in_epoch: int = 0
@@ -42,18 +44,30 @@ class State:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A State with the weights and the optimiser's accumulators, as state dicts."""
+    """A State with the weights and the optimiser's accumulators, as state dicts; `average` is the moving average of
+    the weights, `scaler` the scale of the loss, both empty where there is none."""
 
     state: State
     model: dict[str, Any]
     optimizer: dict[str, Any]
+    average: dict[str, Any] = field(default_factory=dict)
+    scaler: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def scored(self) -> dict[str, Any]:
+        """The weights that evaluations use."""
+        return self.average or self.model
+
+
+_PARTS = ("model", "optimizer", "average", "scaler")
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Raises StoreError; the file that was there stays, then."""
     buffer = io.BytesIO()
     header = json.dumps({"version": VERSION, **asdict(checkpoint.state)})
-    paddle.save({"header": header, "model": checkpoint.model, "optimizer": checkpoint.optimizer}, buffer)
+    parts = {name: getattr(checkpoint, name) for name in _PARTS}
+    paddle.save({"header": header, **parts}, buffer)
     with atomic_write(path) as temporary:
         temporary.write_bytes(buffer.getbuffer())
 
@@ -68,11 +82,11 @@ def load_checkpoint(path: Path) -> Checkpoint:
     try:
         content = paddle.load(str(path))
         header = json.loads(content["header"])
-        model, optimizer = content["model"], content["optimizer"]
+        parts = [content[name] for name in _PARTS]
         version = header.pop("version")
         if version == VERSION:
             header["classes"] = tuple(header["classes"])
-            return Checkpoint(State(**header), model, optimizer)
+            return Checkpoint(State(**header), *parts)
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:

@@ -19,18 +19,20 @@ from manifests.command import (
     run_command,
     say,
 )
+from manifests.dataset import open_dataset
 from manifests.description import read_description
-from manifests.errors import Interrupted, UsageError
+from manifests.errors import Interrupted, TooManyFailedError, UsageError
 from manifests.machine import available_memory, format_bytes, usable_processors
-from manifests.recipe import load_recipe, recipe_with_overrides
+from manifests.recipe import load_recipe
 from manifests.sources import SourceList, read_sources
 from manifests.wording import count
 from train import __version__
 from train.bench import TABLES
 from train.memory import keep_freed_memory
-from train.metrics import Accuracy
+from train.metrics import Accuracy, measure_accuracy
 from train.recipe import RECIPES, TrainRecipe, recipe_file
 from train.slots import num_slots
+from train.transforms.crops import VIEW_CROPS
 from train.videos import DECODERS, Videos, open_videos, subset_names
 
 if TYPE_CHECKING:
@@ -54,9 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     fitting = add_command(commands, "fit", _fit, "train a model, or go on with a run that was stopped")
     _add_data(fitting)
-    fitting.add_argument(
-        "--recipe", required=True, metavar="NAME|FILE", help=f"one of {', '.join(RECIPES)}, or a TOML file"
-    )
+    _add_recipe(fitting)
     fitting.add_argument("--out", type=path_argument, required=True, metavar="RUN", help="the folder of the run")
     fitting.add_argument(
         "--train-subset", metavar="S", help=f"(default: the first there is of {', '.join(_TRAINING_SUBSETS)})"
@@ -65,24 +65,43 @@ def build_parser() -> argparse.ArgumentParser:
         "--val-subset", metavar="S", help=f"(default: the first there is of {', '.join(_VALIDATION_SUBSETS)})"
     )
     fitting.add_argument(
-        "--resume", choices=("auto", "never"), default="auto", help="go on with what RUN holds (default: auto)"
+        "--init",
+        type=path_argument,
+        metavar="WEIGHTS",
+        help="begin with a .pdparams of PaddleVideo, of a Paddle ResNet, or a checkpoint or run; only with files that "
+        "you trust: reading them can run code (the same as --set model.init=WEIGHTS)",
     )
     fitting.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a recipe key; may be repeated"
+        "--resume", choices=("auto", "never"), default="auto", help="go on with what RUN holds (default: auto)"
     )
 
     evaluating = add_command(commands, "eval", _eval, "score every video of a subset once")
-    evaluating.add_argument(
-        "run_or_checkpoint",
-        type=path_argument,
-        metavar="RUN|CHECKPOINT",
-        help="a run folder (its best checkpoint) or a file",
-    )
+    _add_trained(evaluating)
     _add_data(evaluating)
     evaluating.add_argument("--subset", required=True, metavar="S", help="the subset to score")
     evaluating.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="override views.*, loader.* or run.* keys"
+        "--scores", type=path_argument, metavar="FILE", help="write the scores of every video there, as Parquet"
     )
+    evaluating.add_argument(
+        "--confusion", type=path_argument, metavar="FILE", help="write which class was taken for which there, as CSV"
+    )
+    _add_views(evaluating)
+
+    predicting = add_command(commands, "predict", _predict, "the best classes of videos outside of any dataset")
+    _add_trained(predicting)
+    predicting.add_argument("video", type=path_argument, nargs="+", metavar="VIDEO", help="a video file")
+    predicting.add_argument("--top", type=int, default=5, metavar="N", help="classes to print (default: 5)")
+    _add_views(predicting)
+
+    exporting = add_command(commands, "export", _export, "write a model for inference by Paddle, without this program")
+    _add_trained(exporting)
+    exporting.add_argument("--out", type=path_argument, required=True, metavar="DIR", help="a new folder")
+    _add_views(exporting)
+
+    planning = add_command(commands, "plan", _plan, "what a recipe will do and take, before anything runs")
+    _add_recipe(planning)
+    planning.add_argument("--data", type=path_argument, metavar="OUT", help="a prepared dataset: then steps are known")
+    planning.add_argument("--train-subset", metavar="S", help="as for train fit")
 
     bench = add_command(commands, "bench", _bench, "measure on this machine: " + ", ".join(TABLES))
     bench.add_argument(
@@ -90,7 +109,7 @@ def build_parser() -> argparse.ArgumentParser:
         choices=TABLES,
         metavar="TABLE",
         help="formats: video, frame folders, shards; decoders: a clip straight from a video; workers: clips/s by data "
-        "workers; loader: each stage, the bottleneck, how many workers",
+        "workers; loader: each stage, the bottleneck, how many workers; ops: the versions of the temporal shift",
     )
     bench.add_argument(
         "--data",
@@ -107,8 +126,52 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_recipe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--recipe", required=True, metavar="NAME|FILE", help=f"one of {', '.join(RECIPES)}, or a TOML file"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a recipe key; may be repeated"
+    )
+
+
+def _add_trained(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run_or_checkpoint",
+        type=path_argument,
+        metavar="RUN|CHECKPOINT",
+        help="a run folder (its best checkpoint) or a file",
+    )
+
+
+def _add_views(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--views",
+        metavar="KxC",
+        help="K clips of a video with C crops each, 1, 3 or 10 (10x3: the same as --set views.num_clips=10 --set "
+        "views.crops=three)",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override views.*, loader.* or run.* keys"
+    )
+
+
+def _view_overrides(arguments: argparse.Namespace) -> list[str]:
+    """--views and --set. Raises UsageError."""
+    if arguments.views is None:
+        return list(arguments.set)
+    names = {str(number): name for name, number in VIEW_CROPS.items()}
+    clips, _, crops = arguments.views.partition("x")
+    if not clips.isdecimal() or int(clips) < 1 or crops not in names:
+        raise UsageError(
+            f"--views takes clips x crops, the crops being one of {', '.join(names)}, such as 10x3, not "
+            f"{arguments.views!r}"
+        )
+    return [f"views.num_clips={int(clips)}", f"views.crops={names[crops]}", *arguments.set]
+
+
 def _bench(arguments: argparse.Namespace) -> int:
-    if arguments.data is None:
+    if arguments.data is None and arguments.table != "ops":
         raise UsageError(f"train bench {arguments.table} needs --data OUT, or videos: a source list or a folder")
     _require_paddle()
     exit_code: int = importlib.import_module(f"train.bench.{arguments.table}").run(arguments)
@@ -135,7 +198,8 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def _fit(arguments: argparse.Namespace) -> int:
-    recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), arguments.set)
+    first_weights = [] if arguments.init is None else [f"model.init={arguments.init}"]
+    recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), [*arguments.set, *first_weights])
     source_list = _source_list(arguments)
     subsets = subset_names(source_list) if source_list else list(read_description(arguments.data).subsets)
     train_subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
@@ -143,10 +207,15 @@ def _fit(arguments: argparse.Namespace) -> int:
     _require_paddle()
 
     from train.dataset import ClipDataset
-    from train.device import set_cpu_threads
+    from train.device import has_gpu, set_cpu_threads
     from train.loop import fit
+    from train.precision import precision_text
+    from train.ranks import join_ranks
 
-    num_workers, num_threads = _prepare_loading(arguments, recipe)
+    ranks = join_ranks()
+    if not ranks.is_first:
+        arguments.quiet = True
+    num_workers, num_threads = _prepare_loading(arguments, recipe, ranks.count)
 
     data = _open_data(arguments, source_list, [train_subset, val_subset])
     training = ClipDataset(data, train_subset, recipe, training=True)
@@ -159,6 +228,8 @@ def _fit(arguments: argparse.Namespace) -> int:
         f"{recipe.model.name}: {len(training):,} clips of {train_subset}, {len(validation):,} of {val_subset}; "
         f"{num_workers} {readers}, {num_threads} CPU threads ({usable_processors().reason})",
     )
+    if precision := precision_text(recipe.amp, has_gpu=has_gpu()):
+        say(arguments, precision)
     try:
         with _loader(arguments, recipe, num_workers, training, validation) as loader:
             fitted = fit(
@@ -169,9 +240,13 @@ def _fit(arguments: argparse.Namespace) -> int:
                 loader,
                 resume=arguments.resume == "auto",
                 quiet=arguments.quiet,
+                data_recipe=_data_recipe(data),
+                ranks=ranks,
             )
     except (KeyboardInterrupt, Interrupted) as error:
         raise Interrupted(f"{str(error) or 'interrupted'}; {resume_hint()}") from None
+    if not ranks.is_first:
+        return 0
     table = {
         "out": str(arguments.out),
         "steps": fitted.state.step,
@@ -199,6 +274,13 @@ def _fit(arguments: argparse.Namespace) -> int:
         )
     print_result(arguments, table, lines)
     return 0
+
+
+def _data_recipe(data: Path | Videos) -> dict[str, Any]:
+    """How frames were made, whatever their store; or the decoder that makes them."""
+    if isinstance(data, Videos):
+        return {"on_the_fly": {"decoder": data.decoder}}
+    return {key: value for key, value in read_description(data).recipe.items() if key != "store"}
 
 
 def _source_list(arguments: argparse.Namespace) -> SourceList | None:
@@ -260,24 +342,26 @@ def _first_of(names: tuple[str, ...], subsets: list[str], flag: str) -> str:
     )
 
 
-def _prepare_loading(arguments: argparse.Namespace, recipe: TrainRecipe) -> tuple[int, int]:
-    """Data workers and computing threads, once there is memory for their batches. Raises UsageError."""
-    num_workers, num_threads = _share_processors(recipe)
-    require_memory(recipe, num_workers if arguments.loader == "paddle" else 0)
+def _prepare_loading(arguments: argparse.Namespace, recipe: TrainRecipe, num_ranks: int = 1) -> tuple[int, int]:
+    """Data workers and computing threads of each rank, once there is memory for their batches. Raises UsageError."""
+    num_workers, num_threads = _share_processors(recipe, num_ranks)
+    require_memory(recipe, num_workers if getattr(arguments, "loader", "paddle") == "paddle" else 0)
     keep_freed_memory()
     return num_workers, num_threads
 
 
-def _share_processors(recipe: TrainRecipe) -> tuple[int, int]:
+def _share_processors(recipe: TrainRecipe, num_ranks: int) -> tuple[int, int]:
     """Data workers and computing threads; together no more than the processors, unless the recipe says so."""
-    processors = usable_processors().count
+    processors = max(1, usable_processors().count // num_ranks)
     workers = recipe.loader.num_workers if recipe.loader.num_workers >= 0 else processors - 1
     return workers, recipe.run.cpu_threads or max(1, processors - workers)
 
 
 def require_memory(recipe: TrainRecipe, num_workers: int) -> None:
     """Raises UsageError where batches on their way from data workers would not fit into memory."""
-    batch_bytes = recipe.optimizer.batch_size * recipe.clip.num_frames * recipe.clip.crop_px**2 * 3
+    clip = recipe.clip
+    shapes = [(recipe.part_size, clip.num_frames, clip.crop_px), recipe.view_shape]
+    batch_bytes = max(number * frames * side**2 * 3 for number, frames, side in shapes)
     need, available = num_slots(num_workers) * batch_bytes, available_memory()
     if available is not None and need > available:
         raise UsageError(
@@ -308,45 +392,106 @@ def _require_paddle() -> None:
 
 def _eval(arguments: argparse.Namespace) -> int:
     _require_paddle()
-    from train.checkpoint import find_checkpoint, load_checkpoint, require_same_classes
+    from train.checkpoint import require_same_classes
     from train.dataset import ClipDataset
     from train.device import set_cpu_threads
-    from train.evaluate import evaluate
-    from train.loop import restore
-    from train.models import build_model
+    from train.evaluate import score
+    from train.scores_file import write_confusion, write_scores
+    from train.trained import load_trained
 
+    overrides = _view_overrides(arguments)
     source_list = _source_list(arguments)
     if source_list is None:
         read_description(arguments.data)  # before a checkpoint is unpickled
-    path = find_checkpoint(arguments.run_or_checkpoint)
-    checkpoint = load_checkpoint(path)
-    recipe = _with_overrides(checkpoint.state.recipe, arguments.set)
+    trained = load_trained(arguments.run_or_checkpoint, overrides)
+    recipe = trained.recipe
     num_workers, num_threads = _prepare_loading(arguments, recipe)
     data = _open_data(arguments, source_list, [arguments.subset])
     dataset = ClipDataset(data, arguments.subset, recipe, training=False)
     _require_loader(arguments, dataset)
-    require_same_classes(checkpoint.state, dataset.classes_sha256, path, arguments.data)
+    require_same_classes(trained.state, dataset.classes_sha256, trained.path, arguments.data)
     set_cpu_threads(num_threads)
-    model = build_model(recipe.model.name, len(dataset.classes), recipe.model.dropout)
-    restore(model, checkpoint.model, path)
     with _loader(arguments, recipe, num_workers, dataset) as loader:
-        accuracy = evaluate(model, dataset, recipe, loader, quiet=arguments.quiet)
+        scores_NK, labels_N = score(trained.model, dataset, recipe, loader, quiet=arguments.quiet)
+    accuracy = measure_accuracy(scores_NK, labels_N)
+    if arguments.scores is not None:
+        write_scores(arguments.scores, dataset.video_ids(), dataset.classes, scores_NK, labels_N)
+    if arguments.confusion is not None:
+        write_confusion(arguments.confusion, dataset.classes, scores_NK, labels_N)
     table: dict[str, Any] = {
-        "checkpoint": str(path),
+        "checkpoint": str(trained.path),
         "subset": arguments.subset,
-        "epoch": checkpoint.state.epoch,
+        "epoch": trained.state.epoch,
+        "num_views": dataset.num_views,
         **dataclasses.asdict(accuracy),
     }
-    print_result(arguments, table, [f"{path} on {arguments.subset}: {_accuracy_text(accuracy)}"])
+    print_result(arguments, table, [f"{trained.path} on {arguments.subset}: {_accuracy_text(accuracy)}"])
     return 0
 
 
-def _with_overrides(table: dict[str, Any], overrides: list[str]) -> TrainRecipe:
-    """The recipe of a checkpoint with what a user may change of it."""
-    others = [override for override in overrides if not override.startswith(("loader.", "run.", "views."))]
-    if others:
-        raise UsageError(f"an evaluation takes --set for views.*, loader.* and run.* only, not {others[0]!r}")
-    return recipe_with_overrides(TrainRecipe, table, overrides)
+def _predict(arguments: argparse.Namespace) -> int:
+    if arguments.top < 1:
+        raise UsageError(f"--top is at least 1, not {arguments.top}")
+    _require_paddle()
+    from train.device import set_cpu_threads
+    from train.predict import predict
+    from train.trained import load_trained
+
+    trained = load_trained(arguments.run_or_checkpoint, _view_overrides(arguments))
+    num_workers, num_threads = _prepare_loading(arguments, trained.recipe)
+    set_cpu_threads(num_threads)
+    predictions = predict(trained, arguments.video, num_workers=num_workers, quiet=arguments.quiet)
+    classes = trained.state.classes
+    videos, lines = [], []
+    for prediction in predictions:
+        best = [
+            {"class": classes[label], "label": label, "score": float(prediction.scores_K[label])}
+            for label in prediction.best(arguments.top)
+            if prediction.scores_K is not None
+        ]
+        videos.append({"video": str(prediction.video), "failure": prediction.failure or None, "best": best})
+        lines.append(f"{prediction.video}{f': {prediction.failure}' if prediction.failure else ''}")
+        lines += [f"  {row['score']:6.1%}  {row['class']}" for row in best]
+    print_result(arguments, {"checkpoint": str(trained.path), "videos": videos}, lines)
+    num_failed = sum(bool(prediction.failure) for prediction in predictions)
+    if num_failed == len(predictions):
+        raise TooManyFailedError("none of the videos could be prepared")
+    return 3 if num_failed else 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    _require_paddle()
+    from train.export import export
+    from train.trained import load_trained
+
+    trained = load_trained(arguments.run_or_checkpoint, _view_overrides(arguments))
+    description = export(trained, arguments.out)
+    shape = " x ".join("any" if size is None else str(size) for size in description["input"]["shape"])
+    print_result(
+        arguments,
+        {"out": str(arguments.out), **description},
+        [f"{arguments.out}: {description['model']} of {trained.path}; takes uint8 clips of {shape}, gives scores"],
+    )
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), arguments.set)
+    num_classes, num_training = 400, None
+    if arguments.data is not None:
+        with open_dataset(arguments.data) as dataset:
+            subsets = list(dataset.description.subsets)
+            subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
+            num_classes, num_training = len(dataset.classes), len(dataset.rows(subset))
+    _require_paddle()
+    from train.device import set_cpu_threads
+    from train.plan import make_plan, plan_lines
+
+    num_workers, num_threads = _share_processors(recipe, 1)
+    set_cpu_threads(num_threads)
+    plan = make_plan(recipe, num_classes=num_classes, num_training=num_training, num_workers=num_workers)
+    print_result(arguments, {**dataclasses.asdict(plan), "memory_bytes": plan.memory_bytes}, plan_lines(plan))
+    return 0
 
 
 def _accuracy_text(accuracy: Accuracy) -> str:

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import cv2
 import numpy as np
@@ -36,6 +36,9 @@ from train.transforms.crops import (
 from train.transforms.decode import BadJpeg, Pixels, decode_scale, frame_size, render, render_pictures, snapped
 from train.transforms.rand_augment import rand_augment
 from train.videos import Videos
+
+if TYPE_CHECKING:
+    from train.predict import ExtractedVideos
 
 T = TypeVar("T")
 
@@ -78,9 +81,11 @@ class ClipDataset:
     that is not there or has no ok video, a label that is unknown, or a class of clip.flip_classes that is not there.
     """
 
-    def __init__(self, data: Path | Videos, subset: str, recipe: TrainRecipe, *, training: bool) -> None:
+    def __init__(
+        self, data: "Path | Videos | ExtractedVideos", subset: str, recipe: TrainRecipe, *, training: bool
+    ) -> None:
         cv2.setNumThreads(1)  # processes are the parallelism, and threads do not survive a fork
-        self._dataset = data if isinstance(data, Videos) else open_dataset(data)
+        self._dataset = open_dataset(data) if isinstance(data, Path) else data
         folder = self._dataset.folder
         self._rows = self._dataset.rows(subset)
         self._training = training
@@ -143,6 +148,13 @@ class ClipDataset:
         if not isinstance(self._dataset, Videos):
             return 0
         return int(self._dataset.is_forward[self._rows[indices_N]].sum())
+
+    def video_ids(self) -> list[str]:
+        """Of all samples, in order."""
+        if isinstance(self._dataset, Videos):
+            return [self.video_id(index) for index in range(len(self))]
+        names: list[str] = self._dataset.columns(["video_id"]).column(0).take(self._rows).to_pylist()
+        return names
 
     def video_id(self, index: int) -> str:
         name: str = self._dataset.video(int(self._rows[index]))["video_id"]

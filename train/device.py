@@ -29,6 +29,11 @@ def normalise(clips_NTHWC: paddle.Tensor, normalisation: str = "imagenet", layou
     return normalised
 
 
+def has_gpu() -> bool:
+    """Whether Paddle computes on something else than a CPU."""
+    return bool(paddle.device.get_device() != "cpu")
+
+
 def set_cpu_threads(num_threads: int) -> None:
     """How many threads the kernels of a CPU use; Paddle alone takes one."""
     paddle.set_flags({"FLAGS_paddle_num_threads": num_threads})

@@ -1,17 +1,21 @@
 """The training loop, once, in reading order.
 
 Order, augmentation and dropout are functions of (seed, epoch, step, sample), so a run that stops after any step and
-resumes goes through the same losses and weights as one that does not stop.
+resumes goes through the same losses and weights as one that does not stop. A step is an optimiser step: its batch is
+computed in parts, by the ranks and one after the other, and part p has the clips p, p + parts, ... of the batch.
 """
 
 import dataclasses
 import json
 import math
+import resource
 import signal
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -23,9 +27,11 @@ from tqdm import tqdm
 
 from manifests.atomic import TEMPORARY_PREFIX, atomic_write, disk_errors
 from manifests.command import handle_signals
-from manifests.errors import DamagedError, Error, Interrupted, UsageError
+from manifests.errors import Error, Interrupted, UsageError
 from manifests.lock import RunLock
+from manifests.machine import format_bytes
 from manifests.recipe import recipe_from_table
+from train.averaging import MovingAverage, running_statistics, set_precise_statistics
 from train.checkpoint import (
     BEST,
     LAST,
@@ -36,15 +42,19 @@ from train.checkpoint import (
     save_checkpoint,
 )
 from train.dataset import ClipDataset
-from train.device import normalise
+from train.device import has_gpu, normalise
 from train.evaluate import evaluate
 from train.loader import Batch, Batches
 from train.metrics import Accuracy
 from train.mixing import mix
 from train.models import build_model
+from train.optimising import build_optimizer, rate_at
+from train.precision import Precision, open_precision
+from train.ranks import Ranks
 from train.recipe import TrainRecipe, bound_settings
-from train.sampler import training_batches
-from train.schedules import cosine_with_warmup
+from train.sampler import Item, training_batches
+from train.trained import restore
+from train.weights import load_first_weights
 
 METRICS = "metrics.jsonl"
 LOCK = "lock"
@@ -74,23 +84,67 @@ def fit(
     *,
     resume: bool,
     quiet: bool,
+    data_recipe: dict[str, Any] | None = None,
+    ranks: Ranks = Ranks(),  # noqa: B008 - frozen
 ) -> Fitted:
-    """Train into the folder `run`, or go on there.
+    """Train into the folder `run`, or go on there. `data_recipe`: that of the extraction, for `train predict`.
 
-    Raises UsageError where `run` holds something else or another recipe, DamagedError where classes or a checkpoint do
-    not match or a frame cannot be read, StoreError where the disk refuses or another run is at work there, Interrupted
-    after a signal (with a checkpoint), Error where the loss is not finite or a data worker fails.
+    Raises UsageError where `run` holds something else or another recipe, or the first weights do not fit, DamagedError
+    where classes or a checkpoint do not match or a frame cannot be read, StoreError where the disk refuses or another
+    run is at work there, Interrupted after a signal (with a checkpoint), Error where the loss is not finite or a data
+    worker fails.
     """
     with disk_errors(run):
         run.mkdir(parents=True, exist_ok=True)
     # Optimiser state is keyed by generated names: nothing else may draw from them.
-    with RunLock(run / LOCK, run), unique_name.guard():
-        _require_run(run)
+    with RunLock(run / LOCK, run) if ranks.is_first else nullcontext(), unique_name.guard():
+        if ranks.is_first:
+            _require_run(run)
         paddle.seed(recipe.run.seed)
-        model = build_model(recipe.model.name, len(training.classes), recipe.model.dropout)
-        optimizer = _build_optimizer(recipe, model)
-        state = _begin_or_resume(recipe, training, validation, run, model, optimizer, resume=resume, loader=loader.name)
-        return _train(recipe, training, validation, run, loader, model, optimizer, state, quiet=quiet)
+        model = build_model(recipe.model, len(training.classes))
+        if recipe.model.init and not (run / LAST).exists():
+            loaded = load_first_weights(model, recipe.model, training.classes_sha256)
+            if not quiet:
+                print(loaded, file=sys.stderr)
+        optimizer = build_optimizer(model, recipe.optimizer)
+        precision, model, optimizer = open_precision(recipe.amp, model, optimizer, has_gpu=has_gpu())
+        average = MovingAverage(model, recipe.average.ema_decay) if recipe.average.ema_decay else None
+        learner = _Learner(model, optimizer, precision, average, ranks)
+        state = _begin_or_resume(
+            recipe, training, validation, run, learner, data_recipe or {}, resume=resume, loader=loader.name
+        )
+        return _train(recipe, training, validation, run, loader, learner, state, quiet=quiet)
+
+
+@dataclass(frozen=True)
+class _Learner:
+    """What changes as a run goes on, besides its State."""
+
+    model: paddle.nn.Layer
+    optimizer: Any
+    precision: Precision
+    average: MovingAverage | None
+    ranks: Ranks
+    restored: dict[str, Any] = field(default_factory=dict)
+    """The optimiser's state of a checkpoint until the next step: PaddlePaddle 2.6 gives it out from then on only."""
+
+    def restore(self, checkpoint: Checkpoint, path: Path) -> None:
+        restore(self.model, checkpoint.model, path)
+        self.optimizer.set_state_dict(checkpoint.optimizer)
+        self.restored.update(checkpoint.optimizer)
+        self.precision.restore(checkpoint.scaler)
+        if self.average is not None:
+            self.average.restore(checkpoint.average)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """The model has the weights that evaluations use inside."""
+        return nullcontext() if self.average is None else self.average.in_place(self.model)
+
+    def checkpoint(self, state: State) -> Checkpoint:
+        average = {} if self.average is None else self.average.weights
+        scaler = self.precision.state()
+        optimizer = {**self.restored, **self.optimizer.state_dict()}
+        return Checkpoint(state, self.model.state_dict(), optimizer, average, scaler)
 
 
 def _require_run(run: Path) -> None:
@@ -108,25 +162,13 @@ def _require_run(run: Path) -> None:
             path.unlink()
 
 
-def _build_optimizer(recipe: TrainRecipe, model: paddle.nn.Layer) -> paddle.optimizer.Optimizer:
-    settings = recipe.optimizer
-    return paddle.optimizer.Momentum(
-        learning_rate=settings.learning_rate,
-        momentum=settings.momentum,
-        use_nesterov=True,
-        parameters=model.parameters(),
-        weight_decay=settings.weight_decay,
-        grad_clip=paddle.nn.ClipGradByGlobalNorm(settings.clip_norm) if settings.clip_norm else None,
-    )
-
-
 def _begin_or_resume(
     recipe: TrainRecipe,
     training: ClipDataset,
     validation: ClipDataset,
     run: Path,
-    model: paddle.nn.Layer,
-    optimizer: paddle.optimizer.Optimizer,
+    learner: _Learner,
+    data_recipe: dict[str, Any],
     *,
     resume: bool,
     loader: str,
@@ -135,15 +177,18 @@ def _begin_or_resume(
     if not last.exists():
         if not resume and (run / BEST).exists():
             raise UsageError(f"{run} holds a run already; choose another --out or --resume auto")
-        with disk_errors(run):
-            for name in (METRICS, BEST):
-                (run / name).unlink(missing_ok=True)
+        learner.ranks.wait()
+        if learner.ranks.is_first:
+            with disk_errors(run):
+                for name in (METRICS, BEST):
+                    (run / name).unlink(missing_ok=True)
         return State(
             recipe=dataclasses.asdict(recipe),
             classes=training.classes,
             classes_sha256=training.classes_sha256,
             training_sha256=training.content_sha256(),
             validation_sha256=validation.content_sha256(),
+            data_recipe=data_recipe,
             loader=loader,
         )
     if not resume:
@@ -164,17 +209,10 @@ def _begin_or_resume(
                 f"{run} was begun with other videos than subset {dataset.subset!r} of {dataset.folder} has: "
                 f"give it the same data{', decoder' if dataset.is_on_the_fly else ''} and subsets, or another --out"
             )
-    restore(model, checkpoint.model, last)
-    optimizer.set_state_dict(checkpoint.optimizer)
-    _cut_metrics(run / METRICS, state)
+    learner.restore(checkpoint, last)
+    if learner.ranks.is_first:
+        _cut_metrics(run / METRICS, state)
     return state
-
-
-def restore(model: paddle.nn.Layer, weights: dict[str, Any], path: Path) -> None:
-    """Raises DamagedError where weights are missing or do not fit; Paddle alone only warns."""
-    missing, unexpected = model.set_state_dict(weights)
-    if missing or unexpected:
-        raise DamagedError(f"{path} does not fit the model: {[*missing, *unexpected][0]} is missing or left over")
 
 
 def _train(
@@ -183,19 +221,16 @@ def _train(
     validation: ClipDataset,
     run: Path,
     loader: Batches,
-    model: paddle.nn.Layer,
-    optimizer: paddle.optimizer.Optimizer,
+    learner: _Learner,
     state: State,
     *,
     quiet: bool,
 ) -> Fitted:
-    settings = recipe.optimizer
+    settings, ranks, precision = recipe.optimizer, learner.ranks, learner.precision
+    model, optimizer = learner.model, learner.optimizer
+    parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
     steps_per_epoch = len(training) // settings.batch_size
-    if steps_per_epoch == 0:
-        raise UsageError(
-            f"subset {training.subset!r} has {len(training)} videos, fewer than "
-            f"optimizer.batch_size={settings.batch_size}"
-        )
+    _require_whole_parts(recipe, training, ranks)
     num_steps = steps_per_epoch * settings.num_epochs
     accuracy: Accuracy | None = None
     num_clips, training_s = 0, 0.0
@@ -209,81 +244,87 @@ def _train(
                 f"weights are no longer finite after step {state.step}, and not saved; "
                 "begin with a lower optimizer.learning_rate in another --out"
             )
-        save_checkpoint(run / name, Checkpoint(state, model.state_dict(), optimizer.state_dict()))
+        if ranks.is_first:
+            save_checkpoint(run / name, learner.checkpoint(state))
 
     with (
-        _stop_on_signals() as stop,
-        _open_metrics(run / METRICS) as metrics,
+        _stop_on_signals(is_alone=ranks.count == 1) as stop,
+        _open_metrics(run / METRICS if ranks.is_first else None) as metrics,
         tqdm(total=num_steps, initial=state.step, unit="step", disable=True if quiet else None) as bar,
     ):
         saved_s = time.monotonic()
         while state.epoch < settings.num_epochs:
-            batches = training_batches(
-                len(training),
-                batch_size=settings.batch_size,
-                num_frames=recipe.clip.num_frames,
-                crop_px=recipe.clip.crop_px,
-                seed=recipe.run.seed,
-                epoch=state.epoch,
-                first_step=state.step_in_epoch,
-            )
+            parts = _parts_of_epoch(recipe, len(training), state.epoch, state.step_in_epoch, ranks)
             model.train()
             asked_s = time.monotonic()
-            for batch in stop.while_waiting(loader.batches(training, batches)):
+            for batches in stop.while_waiting(loader.batches(training, parts), settings.num_parts // ranks.count):
                 got_s = time.monotonic()
 
-                # Forward and backward; whatever draws at random draws from (seed, step).
-                paddle.seed(_step_seed(recipe.run.seed, state.step))
-                rate = cosine_with_warmup(
-                    state.step,
-                    num_steps=num_steps,
-                    num_warmup_steps=round(settings.num_warmup_epochs * steps_per_epoch),
-                    peak=settings.learning_rate,
-                )
+                # Forward and backward, part by part; whatever draws at random draws from (seed, step, part).
+                losses = []
+                for number, batch in enumerate(batches):
+                    part = number * ranks.count + ranks.rank
+                    paddle.seed(_step_seed(recipe.run.seed, state.step, part))
+                    mixed = mix(
+                        normalise(batch.clips_NTHWC, recipe.normalisation),
+                        batch.labels_N,
+                        np.random.default_rng([recipe.run.seed, state.step, part, 1]),  # of samples: [seed, epoch, n]
+                        mixup_alpha=recipe.mix.mixup_alpha,
+                        cutmix_alpha=recipe.mix.cutmix_alpha,
+                        cutmix_share=recipe.mix.cutmix_share,
+                    )
+                    logits_NK = precision.forward(model, mixed.clips)
+                    loss = mixed.loss(logits_NK, label_smoothing=settings.label_smoothing)
+                    precision.backward(loss / len(batches))
+                    losses.append(float(loss))
+
+                # One optimiser step, with what all ranks found.
+                value = ranks.mean(sum(losses) / len(losses))
+                if not math.isfinite(value):
+                    raise _not_finite(f"the loss is {value}", state, training, batches)
+                ranks.average([parameter.grad for parameter in parameters if parameter.grad is not None])
+                ranks.average(running_statistics(model))
+                rate = rate_at(settings, state.step, steps_per_epoch)
                 optimizer.set_lr(rate)
-                mixed = mix(
-                    normalise(batch.clips_NTHWC, recipe.clip.normalise),
-                    batch.labels_N,
-                    np.random.default_rng([recipe.run.seed, state.step, 0, 1]),  # of samples: [seed, epoch, n]
-                    mixup_alpha=recipe.mix.mixup_alpha,
-                    cutmix_alpha=recipe.mix.cutmix_alpha,
-                    cutmix_share=recipe.mix.cutmix_share,
-                )
-                loss = mixed.loss(model(mixed.clips), label_smoothing=settings.label_smoothing)
-                loss.backward()
-                optimizer.step()
-                optimizer.clear_grad()
+                norm = precision.step(optimizer, parameters, settings.clip_norm)
+                learner.restored.clear()
+                if precision.scaler is None and not math.isfinite(norm):
+                    raise _not_finite(f"the norm of the gradients is {norm}", state, training, batches)
                 state = replace(state, step=state.step + 1, step_in_epoch=state.step_in_epoch + 1)
+                if learner.average is not None:
+                    learner.average.update(model, state.step)
 
                 # Account.
-                value = float(loss)
-                if not math.isfinite(value):
-                    ids = ", ".join(training.video_id(int(index)) for index in batch.indices_N)
-                    raise Error(
-                        f"the loss is {value} at step {state.step}, over videos {ids}; begin with a lower "
-                        "optimizer.learning_rate in another --out"
-                    )
                 done_s = time.monotonic()
-                num_clips += len(batch.labels_N)
-                num_forward += training.num_forward(batch.indices_N)
+                num_clips += settings.batch_size
+                num_forward += sum(training.num_forward(batch.indices_N) for batch in batches)
                 training_s += done_s - asked_s
                 if state.step % recipe.run.log_every_steps == 0 or state.step == num_steps:
+                    wait_share = (got_s - asked_s) / (done_s - asked_s)
+                    memory_bytes = _peak_memory()
                     metrics.write(
                         kind="train",
                         step=state.step,
                         epoch=state.epoch,
                         loss=value,
                         learning_rate=rate,
-                        clips_per_s=round(len(batch.labels_N) / (done_s - asked_s), 1),
-                        data_wait_share=round((got_s - asked_s) / (done_s - asked_s), 3),
+                        gradient_norm=norm,
+                        clips_per_s=round(settings.batch_size / (done_s - asked_s), 1),
+                        data_wait_share=round(wait_share, 3),
+                        memory_bytes=memory_bytes,
                         **({"clips_forward": num_forward - num_forward_logged} if training.is_on_the_fly else {}),
                     )
                     num_forward_logged = num_forward
-                    bar.set_postfix_str(f"loss {value:.3f}, {num_clips / training_s:.0f} clips/s", refresh=False)
+                    bar.set_postfix_str(
+                        f"loss {value:.3f}, rate {rate:.2g}, {num_clips / training_s:.0f} clips/s, "
+                        f"{wait_share:.0%} waiting for data, {format_bytes(memory_bytes)}",
+                        refresh=False,
+                    )
                 bar.update()
 
-                # Stop or save between steps only.
-                if stop.is_asked:
+                # Stop or save between steps only, and all ranks after the same.
+                if ranks.any(stop.is_asked):
+                    stop.is_asked = True
                     break
                 if done_s - saved_s > recipe.run.checkpoint_every_s:
                     save(LAST)
@@ -292,9 +333,8 @@ def _train(
 
             # The epoch is complete: evaluate, keep the best. A run that stops in the evaluation begins it anew.
             if not stop.is_asked:
-                with stop.at_once():
-                    accuracy = evaluate(model, validation, recipe, loader, quiet=True)
-            if stop.is_asked:
+                accuracy = _evaluate_epoch(recipe, training, validation, learner, loader, stop, state.epoch)
+            if ranks.any(stop.is_asked):
                 save(LAST)
                 raise Interrupted(f"interrupted after step {state.step} of {num_steps}, which is saved")
             assert accuracy is not None
@@ -309,7 +349,8 @@ def _train(
             save(LAST)
             saved_s = time.monotonic()
     if accuracy is None:  # the run was complete already
-        accuracy = evaluate(model, validation, recipe, loader, quiet=True)
+        with learner.averaged():
+            accuracy = _score(recipe, validation, learner, loader)
         num_evaluated += 1
     return Fitted(
         state,
@@ -320,26 +361,122 @@ def _train(
     )
 
 
-def _step_seed(seed: int, step: int) -> int:
-    """One number from two, for Paddle's generator."""
-    return (seed * 1_000_003 + step) % 2**31
+def _require_whole_parts(recipe: TrainRecipe, training: ClipDataset, ranks: Ranks) -> None:
+    settings = recipe.optimizer
+    if len(training) < settings.batch_size:
+        raise UsageError(
+            f"subset {training.subset!r} has {len(training)} videos, fewer than "
+            f"optimizer.batch_size={settings.batch_size}"
+        )
+    if settings.num_parts % ranks.count:
+        raise UsageError(
+            f"optimizer.num_parts is a multiple of the number of processes, {ranks.count}, not {settings.num_parts}"
+        )
+
+
+def _parts_of_epoch(
+    recipe: TrainRecipe, num_samples: int, epoch: int, first_step: int, ranks: Ranks
+) -> list[list[Item]]:
+    """What this rank computes from `first_step` of an epoch on, part by part."""
+    settings, num_parts = recipe.optimizer, recipe.optimizer.num_parts
+    by_part = [
+        training_batches(
+            num_samples,
+            batch_size=settings.batch_size,
+            num_frames=recipe.clip.num_frames,
+            crop_px=recipe.clip.crop_px,
+            seed=recipe.run.seed,
+            epoch=epoch,
+            first_step=first_step,
+            rank=part,
+            num_ranks=num_parts,
+        )
+        for part in range(ranks.rank, num_parts, ranks.count)
+    ]
+    return [items for step in zip(*by_part, strict=True) for items in step]
+
+
+def _not_finite(what: str, state: State, training: ClipDataset, batches: list[Batch]) -> Error:
+    ids = ", ".join(training.video_id(int(index)) for batch in batches for index in batch.indices_N)
+    return Error(
+        f"{what} at step {state.step + 1}, over videos {ids}; begin with a lower optimizer.learning_rate in another "
+        "--out"
+    )
+
+
+def _evaluate_epoch(
+    recipe: TrainRecipe,
+    training: ClipDataset,
+    validation: ClipDataset,
+    learner: _Learner,
+    loader: Batches,
+    stop: "_Stop",
+    epoch: int,
+) -> Accuracy | None:
+    """Before it, where the recipe says so, batch norms take precise statistics from the first batches of the epoch.
+
+    None where a signal came: then nothing has changed.
+    """
+    number, every = recipe.average.precise_bn_batches, recipe.average.precise_bn_every_epochs
+    is_due = number and ((epoch + 1) % every == 0 or epoch + 1 == recipe.optimizer.num_epochs)
+
+    def clips() -> Iterator[paddle.Tensor]:
+        parts = _parts_of_epoch(recipe, len(training), epoch, 0, learner.ranks)[: -(-number // learner.ranks.count)]
+        for batches in stop.while_waiting(loader.batches(training, parts), 1):
+            yield normalise(batches[0].clips_NTHWC, recipe.normalisation)
+        if stop.is_asked and learner.ranks.count == 1:
+            raise KeyboardInterrupt
+
+    with learner.averaged():
+        if is_due:
+            try:
+                set_precise_statistics(learner.model, clips(), learner.ranks)
+            except KeyboardInterrupt:
+                return None
+        with stop.at_once():
+            return _score(recipe, validation, learner, loader)
+    return None
+
+
+def _score(recipe: TrainRecipe, validation: ClipDataset, learner: _Learner, loader: Batches) -> Accuracy:
+    return evaluate(
+        learner.model, validation, recipe, loader, quiet=True, ranks=learner.ranks, precision=learner.precision
+    )
+
+
+def _step_seed(seed: int, step: int, part: int) -> int:
+    """One number from three, for Paddle's generator."""
+    return (seed * 1_000_003 + step * 1_009 + part) % 2**31
+
+
+def _peak_memory() -> int:
+    """Bytes that this process has had at most: of the GPU, or of the machine where there is none."""
+    if has_gpu():
+        return int(paddle.device.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 class _Metrics:
     """metrics.jsonl: one object a line."""
 
-    def __init__(self, path: Path, file: TextIO) -> None:
+    def __init__(self, path: Path | None = None, file: TextIO | None = None) -> None:
         self._path = path
         self._file = file
 
     def write(self, **values: Any) -> None:
+        if self._file is None or self._path is None:
+            return
         with disk_errors(self._path):
             self._file.write(json.dumps(values) + "\n")
             self._file.flush()
 
 
 @contextmanager
-def _open_metrics(path: Path) -> Iterator[_Metrics]:
+def _open_metrics(path: Path | None) -> Iterator[_Metrics]:
+    """None: what is written goes nowhere."""
+    if path is None:
+        yield _Metrics()
+        return
     with disk_errors(path):
         file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed below
     try:
@@ -368,15 +505,18 @@ def _is_logged_by(line: str, state: State) -> bool:
 
 
 class _Stop:
-    """Whether a signal has asked the loop to end."""
+    """Whether a signal has asked the loop to end. One rank of several ends only where the others do."""
 
     is_asked = False
     is_at_once = False
 
+    def __init__(self, *, is_alone: bool) -> None:
+        self._is_alone = is_alone
+
     @contextmanager
     def at_once(self) -> Iterator[None]:
         """What is inside ends at a signal, and the program goes on after it."""
-        self.is_at_once = True
+        self.is_at_once = self._is_alone
         try:
             yield
         except KeyboardInterrupt:
@@ -384,21 +524,21 @@ class _Stop:
         finally:
             self.is_at_once = False
 
-    def while_waiting(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """The batches, until a signal comes while the next one is waited for."""
-        while not self.is_asked:
-            batch = None
+    def while_waiting(self, batches: Iterator[Batch], num_parts: int) -> Iterator[list[Batch]]:
+        """The batches by `num_parts`, until a signal comes while some are waited for."""
+        while not self.is_asked or not self._is_alone:
+            parts: list[Batch] = []
             with self.at_once():
-                batch = next(batches, None)
-            if batch is None:
+                parts = list(islice(batches, num_parts))
+            if len(parts) < num_parts:
                 return
-            yield batch
+            yield parts
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[_Stop]:
+def _stop_on_signals(*, is_alone: bool) -> Iterator[_Stop]:
     """The first Ctrl-C, SIGTERM or SIGHUP ends the run between two steps, with a checkpoint; the second one at once."""
-    stop = _Stop()
+    stop = _Stop(is_alone=is_alone)
 
     def ask(number: int, frame: FrameType | None) -> None:
         is_second, stop.is_asked = stop.is_asked, True

@@ -1,6 +1,6 @@
 """Accuracy, exactly: over every video once.
 
-Arrays: scores_NK float32, labels_N int64.
+Arrays: scores_NK float32, labels_N int64, counts_KK int64.
 """
 
 from dataclasses import dataclass
@@ -31,3 +31,11 @@ def measure_accuracy(scores_NK: npt.NDArray[np.float32], labels_N: npt.NDArray[n
         top5=float((rank_N < 5).mean()),
         mean_class=float(np.mean(shares)),
     )
+
+
+def count_confusions(scores_NK: npt.NDArray[np.float32], labels_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """counts_KK: how many videos of the class of the row were taken for that of the column, the first of the best."""
+    num_classes = scores_NK.shape[1]
+    counts_KK = np.zeros((num_classes, num_classes), np.int64)
+    np.add.at(counts_KK, (labels_N, scores_NK.argmax(axis=1)), 1)
+    return counts_KK

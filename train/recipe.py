@@ -9,23 +9,41 @@ from pathlib import Path
 from manifests.errors import UsageError
 from manifests.recipe import flat
 from train.clips import SAMPLERS
-from train.models import MODELS
+from train.models import MODELS, family_of, frame_multiple
 from train.normalisation import NORMALISATIONS
+from train.schedules import SCHEDULES
 from train.transforms.crops import CROPS, VIEW_CROPS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """name: one of train.models.MODELS. dropout: before the classifier, in [0, 1)."""
+    """name: one of train.models.MODELS. dropout: before the classifier, in [0, 1). init: a file of weights to begin
+    with, empty for random ones.
+
+    shift_share: of the channels that a TSM or ppTSM shifts each way, in [0, 1/2]. shift_first: whether the first fold
+    comes from the "previous" frame (Paddle, PaddleVideo) or from the "next" one (the TSM repository).
+    """
 
     name: str = "tsm_tiny"
     dropout: float = 0.0
+    shift_share: float = 0.125
+    shift_first: str = "previous"
+    init: str = ""
 
     def __post_init__(self) -> None:
         if self.name not in MODELS:
             raise ValueError(f"model.name is one of {', '.join(MODELS)}, not {self.name!r}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"model.dropout is in [0, 1), not {self.dropout}")
+        if not 0 <= self.shift_share <= 0.5:
+            raise ValueError(f"model.shift_share is in [0, 0.5], not {self.shift_share}")
+        if self.shift_first not in ("previous", "next"):
+            raise ValueError(f"model.shift_first is previous or next, not {self.shift_first!r}")
+
+    @property
+    def shifts(self) -> bool:
+        """Whether the model shifts channels in time."""
+        return family_of(self.name) in ("tsm", "pptsm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +57,7 @@ class Clip:
     max_enlargement: how far a crop may be enlarged if that lets the JPEG be decoded at 1/2, 1/4 or 1/8.
     flips: mirror half of the training clips; wrong where left and right are classes, unless flip_classes names the
     pairs that a mirror exchanges ("turn left=turn right, ...").
-    normalise: one of train.normalisation.NORMALISATIONS.
+    normalise: one of train.normalisation.NORMALISATIONS, or auto: that of the model.
     """
 
     num_frames: int = 8
@@ -54,7 +72,7 @@ class Clip:
     max_enlargement: float = 1.34
     flips: bool = True
     flip_classes: str = ""
-    normalise: str = "imagenet"
+    normalise: str = "auto"
 
     def __post_init__(self) -> None:
         if self.num_frames < 1:
@@ -77,8 +95,19 @@ class Clip:
             raise ValueError(f"clip.min_area is in (0, 1], not {self.min_area}")
         if not 1 <= self.max_enlargement <= 8:
             raise ValueError(f"clip.max_enlargement is in [1, 8], not {self.max_enlargement}")
-        _require_name("clip.normalise", self.normalise, NORMALISATIONS)
+        _require_name("clip.normalise", self.normalise, ("auto", *NORMALISATIONS))
         flip_pairs(self.flip_classes)
+
+
+def decay_epochs(text: str) -> list[float]:
+    """The epochs of optimizer.decay_epochs, in order. Raises ValueError."""
+    try:
+        epochs = [float(part) for part in text.split(",")] if text.strip() else []
+    except ValueError:
+        epochs = [math.nan]
+    if not all(0 < epoch < math.inf for epoch in epochs) or epochs != sorted(set(epochs)):
+        raise ValueError(f"optimizer.decay_epochs is an ascending list such as '20, 40', not {text!r}")
+    return epochs
 
 
 def flip_pairs(text: str) -> list[tuple[str, str]]:
@@ -102,14 +131,26 @@ def _require_name(key: str, value: str, names: Iterable[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Views:
-    """The views that an evaluation averages for every video: num_clips times those of crops (one, three or ten)."""
+    """The views that an evaluation averages for every video: num_clips times those of crops (one, three or ten).
+
+    num_frames, crop_px: of a view, 0 is as in training. batch_size: views that are computed together, 0 is as many as
+    in training; it changes no result beyond rounding.
+    """
 
     num_clips: int = 1
     crops: str = "centre"
+    num_frames: int = 0
+    crop_px: int = 0
+    batch_size: int = 0
 
     def __post_init__(self) -> None:
         if self.num_clips < 1:
             raise ValueError(f"views.num_clips is at least 1, not {self.num_clips}")
+        for name in ("num_frames", "batch_size"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"views.{name} is at least 0, not {getattr(self, name)}")
+        if self.crop_px and not 16 <= self.crop_px <= 4096:
+            raise ValueError(f"views.crop_px is 0 or in [16, 4096], not {self.crop_px}")
         _require_name("views.crops", self.crops, VIEW_CROPS)
 
     @property
@@ -161,30 +202,93 @@ class Mix:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer:
-    """SGD with Nesterov momentum; the rate rises linearly over the warm-up and falls by half a cosine to 0.
+    """SGD with momentum. The rate rises linearly from warmup_from to learning_rate over the warm-up.
 
-    clip_norm: gradients are scaled down to this global norm; 0 leaves them.
+    batch_size: clips a step, computed in num_parts equal parts whose gradients are averaged, one after the other or
+    by several processes; batch norm sees one part. schedule: one of train.schedules.SCHEDULES: "cosine" falls
+    by half a cosine to 0, "step" by decay_factor at each of decay_epochs ("20, 40"), if any. decay_norms: whether
+    weight_decay is for batch norms and biases too. head_rate, head_bias_rate: rates of the classifier's weights and
+    biases as multiples of the others'. clip_norm: gradients are scaled down to this norm over all of them; 0 leaves
+    them.
     """
 
     batch_size: int = 16
+    num_parts: int = 1
     num_epochs: int = 10
+    schedule: str = "cosine"
     num_warmup_epochs: float = 1.0
+    warmup_from: float = 0.0
+    decay_epochs: str = ""
+    decay_factor: float = 0.1
     learning_rate: float = 0.02
     momentum: float = 0.9
+    nesterov: bool = True
     weight_decay: float = 1e-4
+    decay_norms: bool = True
+    head_rate: float = 1.0
+    head_bias_rate: float = 1.0
     clip_norm: float = 20.0
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "num_epochs"):
+        for name in ("batch_size", "num_parts", "num_epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"optimizer.{name} is at least 1, not {getattr(self, name)}")
-        for name in ("num_warmup_epochs", "learning_rate", "weight_decay", "clip_norm"):
+        if self.batch_size % self.num_parts:
+            raise ValueError(
+                f"optimizer.batch_size is a multiple of optimizer.num_parts, {self.num_parts}, not {self.batch_size}"
+            )
+        _require_name("optimizer.schedule", self.schedule, SCHEDULES)
+        decay_epochs(self.decay_epochs)
+        if self.decay_epochs.strip() and self.schedule != "step":
+            raise ValueError("optimizer.decay_epochs, such as '20, 40', goes with optimizer.schedule=step")
+        for name in ("num_warmup_epochs", "warmup_from", "learning_rate", "weight_decay", "clip_norm"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"optimizer.{name} is at least 0, not {getattr(self, name)}")
+        for name in ("decay_factor", "head_rate", "head_bias_rate"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"optimizer.{name} is above 0, not {getattr(self, name)}")
         for name in ("momentum", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"optimizer.{name} is in [0, 1), not {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Average:
+    """What is evaluated besides the weights as they are. ema_decay: of a moving average of weights and statistics, 0
+    for none. precise_bn_batches: before an evaluation, batch norms take their statistics from so many training
+    batches with the weights as they are, after every precise_bn_every_epochs epochs and the last; 0 never does."""
+
+    ema_decay: float = 0.0
+    precise_bn_batches: int = 0
+    precise_bn_every_epochs: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.ema_decay < 1:
+            raise ValueError(f"average.ema_decay is in [0, 1), not {self.ema_decay}")
+        if self.precise_bn_batches < 0:
+            raise ValueError(f"average.precise_bn_batches is at least 0, not {self.precise_bn_batches}")
+        if self.precise_bn_every_epochs < 1:
+            raise ValueError(f"average.precise_bn_every_epochs is at least 1, not {self.precise_bn_every_epochs}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Amp:
+    """Mixed precision on a GPU. level: "off", "O1" (operators that are safe compute in dtype) or "O2" (weights too,
+    with a copy in float32). dtype: "float16", with loss scaling, or "bfloat16". black_list: further operators to be
+    left in float32, by Paddle's names ("reduce_mean, conv3d")."""
+
+    level: str = "off"
+    dtype: str = "float16"
+    black_list: str = "reduce_mean"
+
+    def __post_init__(self) -> None:
+        _require_name("amp.level", self.level, ("off", "O1", "O2"))
+        _require_name("amp.dtype", self.dtype, ("float16", "bfloat16"))
+
+    @property
+    def black_names(self) -> list[str]:
+        return [name.strip() for name in self.black_list.split(",") if name.strip()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,15 +335,43 @@ class TrainRecipe:
     augment: Augment = field(default_factory=Augment)
     mix: Mix = field(default_factory=Mix)
     optimizer: Optimizer = field(default_factory=Optimizer)
+    average: Average = field(default_factory=Average)
+    amp: Amp = field(default_factory=Amp)
     loader: Loader = field(default_factory=Loader)
     run: Run = field(default_factory=Run)
 
     def __post_init__(self) -> None:
+        multiple = frame_multiple(self.model.name)
+        for name, num_frames in (("clip", self.clip.num_frames), ("views", self.views.num_frames)):
+            if num_frames % multiple:
+                raise ValueError(
+                    f"{self.model.name} takes {name}.num_frames in multiples of {multiple}, not {num_frames}"
+                )
+        if self.amp.level == "O2" and self.average.ema_decay:
+            raise ValueError("average.ema_decay does not go with amp.level=O2, whose weights have 16 bits: use O1")
         if self.views.crops == "ten" and (self.clip.flip_classes or not self.clip.flips):
             raise ValueError("views.crops=ten mirrors clips: it needs clip.flips and no clip.flip_classes")
 
+    @property
+    def part_size(self) -> int:
+        """Clips that are computed together in training."""
+        return self.optimizer.batch_size // self.optimizer.num_parts
 
-RECIPES = ("demo_tsm", "demo_tsn")
+    @property
+    def view_shape(self) -> tuple[int, int, int]:
+        """(views that are computed together, frames of each, side of their square)."""
+        views, clip = self.views, self.clip
+        return views.batch_size or self.part_size, views.num_frames or clip.num_frames, views.crop_px or clip.crop_px
+
+    @property
+    def normalisation(self) -> str:
+        """The name of what the model's pixels are normalised with."""
+        if self.clip.normalise != "auto":
+            return self.clip.normalise
+        return "kinetics" if family_of(self.model.name) == "slowfast" else "imagenet"
+
+
+RECIPES = ("demo_tsm", "demo_tsn", "tsn_ucf101", "tsm_ucf101", "tsm_k400", "pptsm_k400", "slowfast_k400")
 
 
 def recipe_file(name_or_file: str) -> Path:

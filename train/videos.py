@@ -1,6 +1,6 @@
 """Frames for clips straight from the source videos of a `sources.parquet`: the baseline that a prepared dataset beats.
 
-The only file of the data path that knows `prep`: what its decoders can be trusted with (prep.by_index). Videos are
+The file of the data path that knows `prep`: what its decoders can be trusted with (prep.by_index). Videos are
 decoded once to count their frames, which is remembered beside the source list; what an extraction would not take is
 left out, and counted.
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -24,6 +25,8 @@ from training_runs import (
     start,
     wait_for,
 )
+
+from train.checkpoint import load_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +113,20 @@ ALL_CHANCE = {
     "mix__cutmix_alpha": 1.0,
     "views__num_clips": 2,
     "views__crops": "three",
+    "views__batch_size": 3,
+    "optimizer__num_parts": 2,
+    "optimizer__schedule": "step",
+    "optimizer__decay_epochs": "1.5",
+    "optimizer__head_rate": 5,
+    "optimizer__head_bias_rate": 10,
+    "optimizer__decay_norms": "false",
+    "optimizer__label_smoothing": 0.1,
+    "average__ema_decay": 0.9,
+    "average__precise_bn_batches": 3,
+    "average__precise_bn_every_epochs": 2,
+    "amp__level": "O1",
 }
-"""Everything that draws at random, and several views."""
+"""Everything that draws at random, several views, and all that a step and an evaluation can have."""
 
 
 def test_all_that_is_drawn_is_drawn_again(prepared: dict[str, Path], whole: Path, tmp_path: Path) -> None:
@@ -252,6 +267,28 @@ def test_a_killed_run_takes_its_workers_and_their_memory_with_it(prepared: dict[
     end(process, 10)
     assert_nothing_left(run)
     assert {path for path in set(Path("/dev/shm").iterdir()) - before if str(process.pid) in path.name} == set()
+
+
+def test_first_weights_from_another_run(prepared: dict[str, Path], whole: Path, tmp_path: Path, train: Prep) -> None:
+    """They are read once: a run that resumes has its own."""
+    first = tmp_path / "first"
+    shutil.copytree(whole, first)
+    run = tmp_path / "run"
+    arguments = fit_arguments(prepared["arrow"], run, loader__num_workers=0, optimizer__num_epochs=1)
+    arguments = [*(word for word in arguments if word != "--quiet"), "--init", str(first)]
+    done = train(*arguments)
+    assert done.returncode == 0, done.stderr
+    num_arrays = len(load_checkpoint(whole / "best.ckpt").model)
+    assert f"began with {num_arrays} arrays of {first / 'best.ckpt'}\n" in done.stderr
+    losses = {path: metrics_of(path)[0]["loss"] for path in (run, whole)}
+    assert losses[run] != losses[whole]
+    shutil.rmtree(first)
+    done = train(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "complete already" in done.stdout
+    done = train(*fit_arguments(prepared["arrow"], tmp_path / "new", model__init=first))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"train fit: model.init: there is no file {first}\n"
 
 
 def test_real_clips(shared_videos: Path, prep: Prep, tmp_path: Path) -> None:

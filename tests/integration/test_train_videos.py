@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from clips import Clip, flip_bytes, packet_spans, write_clip
 from conftest import Prep
@@ -106,3 +107,25 @@ def test_a_missing_library_is_one_sentence(sources: Path, tmp_path: Path) -> Non
     assert done.returncode == 2
     assert_one_sentence(done.stderr)
     assert "pip install decord" in done.stderr
+
+
+def test_predictions_of_a_run_on_videos(sources: Path, train: Prep, tmp_path: Path) -> None:
+    """Decoded on the fly as the run's were: the scores of the evaluation, and why the damaged one has none."""
+    run = tmp_path / "run"
+    assert fit(sources, run, loader__num_workers=0, optimizer__num_epochs=1)[0] == 0
+    scores = tmp_path / "scores.parquet"
+    done = train("eval", run, "--data", sources, "--subset", "val", "--scores", scores, "--quiet")
+    assert done.returncode == 0, done.stderr
+    table = pq.read_table(scores).to_pydict()
+    videos = sources.parent / "videos"
+    paths = [videos / "val" / "a" / "val0.mp4", videos / "val" / "b" / "damaged.avi", videos / "val" / "b" / "val0.avi"]
+    done = train("predict", run, *paths, "--json", "--quiet")
+    assert done.returncode == 3, done.stderr
+    first, damaged, second = json.loads(done.stdout)["videos"]
+    assert damaged["failure"].startswith("decode: ")
+    assert damaged["best"] == []
+    assert table["video_id"] == ["val/a/val0", "val/b/val0"]
+    for found, expected in zip((first, second), table["scores"], strict=True):
+        assert {row["label"]: row["score"] for row in found["best"]} == pytest.approx(
+            dict(enumerate(expected)), abs=1e-5
+        )

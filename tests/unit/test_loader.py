@@ -26,7 +26,7 @@ from train.evaluate import evaluate, score
 from train.loader import Loader
 from train.metrics import Accuracy
 from train.models import build_model
-from train.recipe import Clip, Optimizer, Run, TrainRecipe, Views
+from train.recipe import Clip, Model, Optimizer, Run, TrainRecipe, Views
 from train.sampler import Item, evaluation_batches, training_batches
 from train.slots import Slots, num_slots
 from train.watchdog import Board, Note, stuck_s
@@ -370,7 +370,7 @@ def test_a_signal_ends_the_wait_for_a_batch(folders: dict[str, Path]) -> None:
 @pytest.fixture(scope="module")
 def model() -> paddle.nn.Layer:
     paddle.seed(3)
-    return build_model("tsm_tiny", NUM_CLASSES, 0.5)
+    return build_model(Model(name="tsm_tiny", dropout=0.5), NUM_CLASSES)
 
 
 def settings(batch_size: int) -> TrainRecipe:

@@ -9,6 +9,7 @@ import pytest
 from manifests.errors import UsageError
 from manifests.recipe import flat, load_recipe, recipe_from_table
 from train.models import MODELS
+from train.optimising import rate_at
 from train.recipe import (
     RECIPES,
     Clip,
@@ -33,9 +34,12 @@ def refusal(*overrides: str) -> str:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.name=resnet", "model.name is one of tsn_tiny, tsm_tiny, not 'resnet'"),
+        ("model.name=resnet", f"model.name is one of {', '.join(MODELS)}, not 'resnet'"),
         ("model.dropout=1", "model.dropout is in [0, 1), not 1.0"),
         ("model.dropout=-0.1", "model.dropout is in [0, 1), not -0.1"),
+        ("model.shift_share=0.51", "model.shift_share is in [0, 0.5], not 0.51"),
+        ("model.shift_share=nan", "model.shift_share is in [0, 0.5], not nan"),
+        ("model.shift_first=both", "model.shift_first is previous or next, not 'both'"),
         ("clip.num_frames=0", "clip.num_frames is at least 1, not 0"),
         ("clip.crop_px=15", "clip.crop_px is in [16, 4096], not 15"),
         ("clip.crop_px=4097", "clip.crop_px is in [16, 4096], not 4097"),
@@ -46,7 +50,7 @@ def refusal(*overrides: str) -> str:
         ("clip.jitter_max_px=255", "clip.jitter_max_px is at least clip.jitter_min_px, 256, not 255"),
         ("clip.min_area=0", "clip.min_area is in (0, 1], not 0.0"),
         ("clip.max_enlargement=0.9", "clip.max_enlargement is in [1, 8], not 0.9"),
-        ("clip.normalise=none", "clip.normalise is one of imagenet, kinetics, not 'none'"),
+        ("clip.normalise=none", "clip.normalise is one of auto, imagenet, kinetics, not 'none'"),
         ("clip.flip_classes=a", "clip.flip_classes is a list such as 'turn left=turn right, ...', not 'a'"),
         ("clip.flip_classes=a=a", "clip.flip_classes is a list such as 'turn left=turn right, ...', not 'a=a'"),
         ("clip.flip_classes=a=b,c=a", "clip.flip_classes names a class twice: 'a=b,c=a'"),
@@ -96,6 +100,21 @@ def test_keys_and_types(override: str, message: str) -> None:
     assert refusal(override) == message
 
 
+def test_a_slowfast_takes_whole_steps_of_its_slow_pathway() -> None:
+    message = refusal("model.name=slowfast_4x16", "clip.num_frames=12")
+    assert message == "slowfast_4x16 takes clip.num_frames in multiples of 8, not 12"
+    assert load_recipe(TrainRecipe, None, ["model.name=slowfast_8x8", "clip.num_frames=12"]).clip.num_frames == 12
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_pixels_are_normalised_as_the_model_was_trained(name: str) -> None:
+    own = load_recipe(TrainRecipe, None, [f"model.name={name}"])
+    assert own.normalisation == ("kinetics" if name.startswith("slowfast") else "imagenet")
+    for other in ("kinetics", "imagenet"):
+        recipe = load_recipe(TrainRecipe, None, [f"model.name={name}", f"clip.normalise={other}"])
+        assert recipe.normalisation == other
+
+
 def test_keys_that_must_agree() -> None:
     assert (
         refusal("clip.crop=jitter", "clip.crop_px=300") == "clip.jitter_min_px is at least clip.crop_px, 300, not 256"
@@ -106,6 +125,39 @@ def test_keys_that_must_agree() -> None:
             == "views.crops=ten mirrors clips: it needs clip.flips and no clip.flip_classes"
         )
     assert load_recipe(TrainRecipe, None, ["views.crops=ten", "views.num_clips=3"]).views.count == 30
+
+
+def test_parts_and_steps_that_do_not_fit() -> None:
+    message = "average.ema_decay does not go with amp.level=O2, whose weights have 16 bits: use O1"
+    assert refusal("amp.level=O2", "average.ema_decay=0.9") == message
+    message = "optimizer.batch_size is a multiple of optimizer.num_parts, 3, not 16"
+    assert refusal("optimizer.num_parts=3") == message
+    message = "optimizer.decay_epochs, such as '20, 40', goes with optimizer.schedule=step"
+    assert refusal("optimizer.decay_epochs=20") == message
+    for text in ("40, 20", "0", "20, 20", "ten", "nan", "5, inf"):
+        message = f"optimizer.decay_epochs is an ascending list such as '20, 40', not {text!r}"
+        assert refusal("optimizer.schedule=step", f"optimizer.decay_epochs={text}") == message
+    message = "slowfast_4x16 takes views.num_frames in multiples of 8, not 12"
+    assert refusal("model.name=slowfast_4x16", "views.num_frames=12") == message
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optimizer.schedule=line", "optimizer.schedule is one of cosine, step, not 'line'"),
+        ("optimizer.head_rate=0", "optimizer.head_rate is above 0, not 0.0"),
+        ("optimizer.num_parts=0", "optimizer.num_parts is at least 1, not 0"),
+        ("average.ema_decay=1", "average.ema_decay is in [0, 1), not 1.0"),
+        ("average.precise_bn_batches=-1", "average.precise_bn_batches is at least 0, not -1"),
+        ("average.precise_bn_every_epochs=0", "average.precise_bn_every_epochs is at least 1, not 0"),
+        ("amp.level=O3", "amp.level is one of off, O1, O2, not 'O3'"),
+        ("amp.dtype=half", "amp.dtype is one of float16, bfloat16, not 'half'"),
+        ("views.batch_size=-1", "views.batch_size is at least 0, not -1"),
+        ("views.crop_px=8", "views.crop_px is 0 or in [16, 4096], not 8"),
+    ],
+)
+def test_more_values_out_of_range(override: str, message: str) -> None:
+    assert refusal(override) == message
 
 
 def test_pairs_of_classes() -> None:
@@ -125,6 +177,7 @@ def test_a_typo_in_a_file(tmp_path: Path) -> None:
     ("override", "value"),
     [
         *(("clip.num_frames=1", 1), ("clip.crop_px=16", 16), ("clip.crop_px=4096", 4096), ("model.dropout=0", 0.0)),
+        *(("model.shift_share=0", 0.0), ("model.shift_share=0.5", 0.5), ("model.shift_first=next", "next")),
         *(("optimizer.batch_size=1", 1), ("optimizer.num_warmup_epochs=0", 0.0), ("optimizer.clip_norm=0", 0.0)),
         *(("loader.num_workers=-1", -1), ("run.cpu_threads=0", 0), ("run.checkpoint_every_s=inf", math.inf)),
         *((f"model.name={name}", name) for name in MODELS),
@@ -141,8 +194,34 @@ def test_the_ends_of_the_ranges(override: str, value: Any) -> None:
 def test_a_name_stands_for_a_file_that_loads(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # wherever the command is started
     recipe = load_recipe(TrainRecipe, recipe_file(name), [])
-    assert recipe.model.name == {"demo_tsm": "tsm_tiny", "demo_tsn": "tsn_tiny"}[name]
-    assert not recipe.clip.flips  # left and right are classes there
+    models = {"demo_tsm": "tsm_tiny", "demo_tsn": "tsn_tiny", "slowfast_k400": "slowfast_4x16"}
+    assert recipe.model.name == models.get(name, f"{name.partition('_')[0]}_r50")
+    assert recipe.clip.flips == (not name.startswith("demo"))  # left and right are classes there
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_tells_where_it_comes_from(name: str) -> None:
+    text = recipe_file(name).read_text()
+    assert "# Source: " in text
+    if not name.startswith("demo"):
+        assert {"# Cost:", "# Command:", "# Differs:"} <= {line[: line.find(":") + 1] for line in text.splitlines()}
+        assert f"--recipe {name} --out RUN" in text
+        assert "Expected: " in text
+
+
+def test_the_rates_of_the_sources() -> None:
+    """By epoch, as their configurations say."""
+    expected = {
+        "tsn_ucf101": {0: 0.00128, 74: 0.00128},
+        "tsm_ucf101": {0: 1e-3, 9: 1e-3, 10: 1e-4, 20: 1e-5, 24: 1e-5},
+        "tsm_k400": {0: 0.02, 19: 0.02, 20: 0.002, 40: 0.0002, 49: 0.0002},
+        "pptsm_k400": {5: 0.0075, 10: 0.01, 45: 0.005},
+        "slowfast_k400": {17: 0.055, 34: 0.1, 115: 0.05},
+    }
+    for name, rates in expected.items():
+        optimizer = load_recipe(TrainRecipe, recipe_file(name), []).optimizer
+        for epoch, rate in rates.items():
+            assert rate_at(optimizer, 1000 * epoch, 1000) == pytest.approx(rate, rel=0.01), (name, epoch)
 
 
 def test_every_recipe_file_has_a_name() -> None:
@@ -150,7 +229,8 @@ def test_every_recipe_file_has_a_name() -> None:
 
 
 def test_both_demos_differ_in_the_model_only() -> None:
-    first, second = (flat(load_recipe(TrainRecipe, recipe_file(name), [])) for name in RECIPES)
+    names = ("demo_tsm", "demo_tsn")
+    first, second = (flat(load_recipe(TrainRecipe, recipe_file(name), [])) for name in names)
     assert {key for key in first if first[key] != second[key]} == {"model.name"}
 
 
@@ -168,7 +248,7 @@ def test_no_such_recipe(kind: str, tmp_path: Path) -> None:
     name = str(tmp_path) if kind == "folder" else "demo_tms"
     with pytest.raises(UsageError) as caught:
         recipe_file(name)
-    assert str(caught.value) == f"no recipe {name!r}: give a TOML file or one of demo_tsm, demo_tsn"
+    assert str(caught.value) == f"no recipe {name!r}: give a TOML file or one of {', '.join(RECIPES)}"
 
 
 # --- What a resumed run keeps ---

@@ -123,7 +123,7 @@ def _plain(folder: Path, recipe: TrainRecipe) -> Callable[[], None]:
         for item in stream.next_items(CLIPS):
             row, numbers = recorder.frames_of(item)
             frames: Sequence[Path | bytes] = _files(dataset, row, numbers) or dataset.read_frames(row, numbers)
-            pil.read_clip(frames, item.crop_px, rng, flips=recipe.clip.flips, normalise=recipe.clip.normalise)
+            pil.read_clip(frames, item.crop_px, rng, flips=recipe.clip.flips, normalise=recipe.normalisation)
 
     return read
 
