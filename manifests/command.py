@@ -1,6 +1,7 @@
 """What the programs share on the command line: start, common flags, results, and errors as a sentence with a code."""
 
 import argparse
+import errno
 import importlib
 import io
 import json
@@ -138,6 +139,8 @@ def run_command(parser: argparse.ArgumentParser) -> int:
     except Exception as error:
         if is_debugging():
             raise
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return _fail(parser.prog, arguments, Error(f"{error.strerror}: raise the limit with ulimit -n"))
         message = f"unexpected {type(error).__name__}: {error}; set {_DEBUG_VARIABLE}=1 to see where, and report it"
         return _fail(parser.prog, arguments, Error(message))
 

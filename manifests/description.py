@@ -118,6 +118,7 @@ def read_description(folder: Path) -> Description:
             message = f"{folder} is not finished: run the command that makes it again, which resumes"
         else:
             message = f"{folder} is not a prepared dataset: it has no {DESCRIPTION_FILE}"
+            message += ", which prep extract makes" if folder.exists() else ", and is not there at all"
         raise UsageError(message) from None
     if table.pop("format", None) != FORMAT:
         raise DamagedError(f"{path} does not describe a prepared dataset: its format is not {FORMAT}")

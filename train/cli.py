@@ -122,7 +122,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override a recipe key; may be repeated"
     )
     bench.add_argument("--workers", metavar="N,N", help="workers: numbers of them (default: 0, 1, 2, 4, ...)")
-    bench.add_argument("--seconds", type=float, default=120, metavar="S", help="about so long (default: 120)")
+    bench.add_argument(
+        "--seconds",
+        type=float,
+        default=120,
+        metavar="S",
+        help="about so long, and as long as some rounds take (default: 120)",
+    )
     return parser
 
 

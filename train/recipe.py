@@ -96,7 +96,8 @@ class Clip:
         if not 1 <= self.max_enlargement <= 8:
             raise ValueError(f"clip.max_enlargement is in [1, 8], not {self.max_enlargement}")
         _require_name("clip.normalise", self.normalise, ("auto", *NORMALISATIONS))
-        flip_pairs(self.flip_classes)
+        if flip_pairs(self.flip_classes) and not self.flips:
+            raise ValueError("clip.flip_classes goes with clip.flips=true: without it nothing is mirrored")
 
 
 def decay_epochs(text: str) -> list[float]:
@@ -349,6 +350,15 @@ class TrainRecipe:
                 )
         if self.amp.level == "O2" and self.average.ema_decay:
             raise ValueError("average.ema_decay does not go with amp.level=O2, whose weights have 16 bits: use O1")
+        if self.clip.sampler == "uniform" and self.views.num_clips > 1:
+            raise ValueError(
+                "clip.sampler=uniform has one clip of a video, so views.num_clips is 1 (--views 1x3), not "
+                f"{self.views.num_clips}"
+            )
+        if self.part_size == 1 and (self.mix.mixup_alpha or self.mix.cutmix_alpha):
+            raise ValueError(
+                "mix.* mixes the clips that are computed together, and here that is one: use larger batches"
+            )
         if self.views.crops == "ten" and (self.clip.flip_classes or not self.clip.flips):
             raise ValueError("views.crops=ten mirrors clips: it needs clip.flips and no clip.flip_classes")
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -17,14 +18,17 @@ from conftest import TRAIN, Prep
 from training_runs import assert_one_sentence
 
 from manifests.dataset import open_dataset
-from manifests.errors import UsageError
-from train.bench import TABLES, cold, pil
-from train.bench.clips import Recorder, Stream
+from manifests.errors import StoreError, UsageError
+from manifests.sources import read_sources
+from train.bench import TABLES, cold, formats, pil
+from train.bench.clips import Clips, Recorder, Stream
+from train.bench.data import Data, run_prep
 from train.bench.loader import READING, TRAINING, WHOLE, recommend
 from train.cli import build_parser
 from train.normalisation import NORMALISATIONS
 from train.recipe import TrainRecipe
 from train.transforms.decode import render
+from train.videos import open_videos
 
 NUM_VIDEOS = 3
 SMALL = ("--set", "clip.num_frames=4", "--set", "clip.crop_px=32", "--set", "optimizer.batch_size=4")
@@ -112,6 +116,22 @@ def test_decoders_that_give_other_frames_are_found_out(train: Prep, tmp_path: Pa
     }
 
 
+def test_all_rows_read_the_same_videos(videos: Path, tmp_path: Path) -> None:
+    """One that a row lacks is left out of all: else ratios would be of different videos."""
+    for name, numbers in (("all", (0, 1, 2)), ("some", (0, 2))):
+        (tmp_path / name / "class").mkdir(parents=True)
+        for number in numbers:
+            shutil.copy(videos / f"v{number}.avi", tmp_path / name / "class")
+        run_prep("scan", tmp_path / name, "--dataset", "folder", "--out", tmp_path / f"{name}.parquet")
+    run_prep("extract", tmp_path / "all.parquet", "--out", tmp_path / "arrow")
+    some = tmp_path / "some.parquet"
+    opened = open_videos(some, read_sources(some), "pyav", ["all"], num_threads=1, quiet=True)
+    data = Data({"arrow": tmp_path / "arrow"}, some, "videos")
+    common, left_out = formats.common_videos(data, {"pyav": opened}, TrainRecipe())
+    assert (common, left_out) == ({"class/v0", "class/v2"}, ["class/v1"])
+    assert Clips(tmp_path / "arrow", TrainRecipe(), common).video_ids() == ["class/v0", "class/v2"]
+
+
 def test_workers(train: Prep, prepared: dict[str, Path]) -> None:
     found = bench(train, "workers", prepared["frames"], "--workers", "0,2")
     assert found["store"] == "frames"
@@ -194,6 +214,8 @@ def test_files_are_dropped_from_memory_and_counted(tmp_path: Path) -> None:
 
 def test_wrong_usage(train: Prep, videos: Path, prepared: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "a.mp4").write_bytes(b"no video")
     cases: list[tuple[str, tuple[object, ...], str]] = [
         (table, (), f"train bench {table} needs --data OUT, or videos: a source list or a folder")
         for table in TABLES
@@ -205,6 +227,7 @@ def test_wrong_usage(train: Prep, videos: Path, prepared: dict[str, Path], tmp_p
         ("loader", ("--data", videos, "--seconds", "0"), "--seconds is above 0, not 0"),
         ("loader", ("--data", videos, "--set", "clip.crop=round"), "clip.crop is one of "),
         ("decoders", ("--data", prepared["arrow"]), "is a prepared dataset, and this table is of videos"),
+        ("loader", ("--data", tmp_path / "broken"), "none of the videos can be prepared: "),
         ("workers", ("--data", videos, "--workers", "0,two"), "--workers is a number or some with commas between"),
     ]
     for table, words, sentence in cases:
@@ -215,6 +238,16 @@ def test_wrong_usage(train: Prep, videos: Path, prepared: dict[str, Path], tmp_p
     assert done.returncode == 2
     assert_one_sentence(done.stderr)
     assert cases[-1][2] in done.stderr
+
+
+def test_nowhere_to_prepare_videos(train: Prep, videos: Path) -> None:
+    """Python takes another temporary folder where TMPDIR is none; and what prep advises is for a folder that stays."""
+    done = train("bench", "formats", "--data", videos, env={**os.environ, "TMPDIR": "/nowhere"})
+    assert done.returncode == 2
+    assert_one_sentence(done.stderr)
+    assert "TMPDIR=/nowhere is not a folder that can be written to" in done.stderr
+    with pytest.raises(StoreError, match=r"videos are prepared in .*: set TMPDIR to a folder with room$"):
+        run_prep("scan", videos, "--out", "/proc/sources.parquet")
 
 
 def test_no_process_is_left_after_a_signal(videos: Path, tmp_path: Path) -> None:

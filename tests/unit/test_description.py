@@ -71,10 +71,10 @@ def test_the_hash_of_a_file(tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_dataset(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "missing"):
+    for folder, end in ((tmp_path, ", which prep extract makes"), (tmp_path / "missing", ", and is not there at all")):
         with pytest.raises(UsageError) as caught:
             read_description(folder)
-        assert str(caught.value) == f"{folder} is not a prepared dataset: it has no dataset.json"
+        assert str(caught.value) == f"{folder} is not a prepared dataset: it has no dataset.json{end}"
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="file is not a prepared dataset"):
         read_description(tmp_path / "file")

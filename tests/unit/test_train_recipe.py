@@ -100,6 +100,16 @@ def test_keys_and_types(override: str, message: str) -> None:
     assert refusal(override) == message
 
 
+def test_keys_that_would_do_nothing() -> None:
+    uniform = refusal("clip.sampler=uniform", "views.num_clips=10")
+    assert uniform == "clip.sampler=uniform has one clip of a video, so views.num_clips is 1 (--views 1x3), not 10"
+    assert refusal("clip.flips=false", "clip.flip_classes=a=b").startswith(
+        "clip.flip_classes goes with clip.flips=true"
+    )
+    for key in ("mix.mixup_alpha=1", "mix.cutmix_alpha=1"):
+        assert refusal(key, "optimizer.batch_size=4", "optimizer.num_parts=4").startswith("mix.* mixes the clips")
+
+
 def test_a_slowfast_takes_whole_steps_of_its_slow_pathway() -> None:
     message = refusal("model.name=slowfast_4x16", "clip.num_frames=12")
     assert message == "slowfast_4x16 takes clip.num_frames in multiples of 8, not 12"

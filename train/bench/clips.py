@@ -3,6 +3,7 @@
 Arrays: frame_HWC, clip_THWC uint8 RGB.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,11 +65,20 @@ class Recorded:
     sample: Sample
 
 
-class Recorder(ClipDataset):
-    """The training clips of a prepared dataset, and how they are made."""
+class Clips(ClipDataset):
+    """Training clips of the ok videos, or of those that `video_ids` names."""
 
-    def __init__(self, folder: Path, recipe: TrainRecipe) -> None:
-        super().__init__(folder, "all", recipe, training=True)
+    def __init__(self, data: Path | Videos, recipe: TrainRecipe, video_ids: Collection[str] | None = None) -> None:
+        super().__init__(data, "all", recipe, training=True)
+        if video_ids is not None:
+            self._rows = self._rows[[video_id in video_ids for video_id in self.video_ids()]]
+
+
+class Recorder(Clips):
+    """Clips, and how they are made."""
+
+    def __init__(self, folder: Path, recipe: TrainRecipe, video_ids: Collection[str] | None = None) -> None:
+        super().__init__(folder, recipe, video_ids)
         self._plans: list[tuple[Plan, int]] = []
 
     def record(self, item: Item) -> Recorded:
@@ -85,8 +95,3 @@ class Recorder(ClipDataset):
     ) -> tuple[Plan, int]:
         self._plans.append(super()._draw_jpeg_plan(row, number, first, item, rng))
         return self._plans[-1]
-
-
-def open_clips(data: Path | Videos, recipe: TrainRecipe) -> ClipDataset:
-    """All ok videos, for training."""
-    return ClipDataset(data, "all", recipe, training=True)

@@ -10,17 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from manifests.atomic import disk_errors
 from manifests.dataset import open_dataset
 from manifests.description import DESCRIPTION_FILE
-from manifests.errors import UsageError
+from manifests.errors import StoreError, TooManyFailedError, UsageError
 from manifests.sources import SourceList, read_sources, write_sources
 from manifests.stores import STORES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from manifests.wording import count
 
 MAX_VIDEOS = 32
 _CLASS = "bench"
@@ -48,6 +45,7 @@ def measured_data(data: Path, stores: Sequence[str]) -> Iterator[Data]:
     if (data / DESCRIPTION_FILE).exists():
         yield Data(MappingProxyType({_store_of(data): data}), None, f"{data}")
         return
+    _require_temporary_folder()
     with tempfile.TemporaryDirectory(prefix="decode-once-bench-") as name:
         folder = Path(name)
         sources = folder / "sources.parquet"
@@ -56,9 +54,26 @@ def measured_data(data: Path, stores: Sequence[str]) -> Iterator[Data]:
             write_sources(sources, source_list)
         for store in stores:
             settings = [word for setting in _STORED for word in ("--set", setting)]
-            _prep("extract", sources, "--out", folder / store, "--store", store, "--quiet", *settings)
-        note = f"{len(source_list.sources)} videos of {data}, stored in native size at quality 95"
-        yield Data({store: folder / store for store in stores}, sources, note)
+            run_prep("extract", sources, "--out", folder / store, "--store", store, "--quiet", *settings)
+        folders = {store: folder / store for store in stores}
+        yield Data(folders, sources, _note(data, len(source_list.sources), folders))
+
+
+def _note(data: Path, num_videos: int, folders: Mapping[str, Path]) -> str:
+    videos = f"{count(num_videos, 'video')} of {data}"
+    if not folders:
+        return videos
+    with open_dataset(next(iter(folders.values()))) as dataset:
+        num_ok = len(dataset.rows())
+    stored = f"{num_ok} of {videos}, the others cannot be prepared" if num_ok < num_videos else videos
+    return f"{stored}, stored in native size at quality 95"
+
+
+def _require_temporary_folder() -> None:
+    """Python would take another one without a word."""
+    wanted = os.environ.get("TMPDIR", "")
+    if wanted and not os.path.samefile(tempfile.gettempdir(), wanted if os.path.isdir(wanted) else os.devnull):
+        raise UsageError(f"TMPDIR={wanted} is not a folder that can be written to: make it, or set another one")
 
 
 def some_videos(source_list: SourceList, num_most: int) -> SourceList:
@@ -76,20 +91,27 @@ def some_videos(source_list: SourceList, num_most: int) -> SourceList:
 def _scanned(data: Path, folder: Path) -> SourceList:
     if data.is_dir():
         scan = folder / "scan.parquet"
-        _prep("scan", os.path.abspath(data), "--dataset", "folder", "--out", scan, "--quiet")
+        run_prep("scan", os.path.abspath(data), "--dataset", "folder", "--out", scan, "--quiet")
         return read_sources(scan)
     if not data.exists():
         raise UsageError(f"--data {data} is not there: give a prepared dataset, a source list, or a folder of videos")
     return read_sources(data)
 
 
-def _prep(*arguments: object) -> None:
-    """Raises UsageError with what it has to say, unless there is something to measure then."""
+def run_prep(*arguments: object) -> None:
+    """Raises UsageError, or StoreError where the disk is full, with what it has to say, unless there is something to
+    measure then."""
     command = [sys.executable, "-P", "-m", "prep", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 3):
-        lines: Iterable[str] = done.stderr.strip().splitlines() or [f"prep ended with exit code {done.returncode}"]
-        raise UsageError(f"the videos cannot be prepared: {list(lines)[-1]}")
+    if done.returncode in (0, 3):
+        return
+    said = (done.stderr.strip().splitlines() or [f"prep ended with exit code {done.returncode}"])[-1]
+    if done.returncode == TooManyFailedError.exit_code:
+        raise UsageError("none of the videos can be prepared: prep extract of the same tells why not")
+    if done.returncode == StoreError.exit_code:  # what it advises is for a folder that stays
+        where = f"videos are prepared in {tempfile.gettempdir()}: set TMPDIR to a folder with room"
+        raise StoreError(f"{said.partition(';')[0]}; {where}")
+    raise UsageError(f"the videos cannot be prepared: {said}")
 
 
 def _store_of(folder: Path) -> str:

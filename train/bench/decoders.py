@@ -56,6 +56,11 @@ def run(arguments: argparse.Namespace) -> int:
                 videos = open_videos(data.sources, source_list, decoder, ["all"], num_threads=1, quiet=True)
                 ours[f"{decoder}, as train fit"] = _try_on_the_fly(source_list, videos, recipe)
                 notes.append(videos.summary())
+                if num_turned := int((videos.is_ok & ~videos.is_upright).sum()):
+                    notes.append(
+                        f"{decoder}: without {count(num_turned, 'video')} that are to be turned or mirrored: what the "
+                        "frames are compared with is not"
+                    )
             except UsageError as error:
                 notes.append(f"without {decoder}: {error}")
         # The others may say a lot of videos that nobody can read.
@@ -79,8 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     }
     lines = [
         table["machine"],
-        f"{recipe.clip.num_frames} frames for a clip; one thread; medians of rounds in turn, over the "
-        f"{count(len(common), 'video')} of {len(source_list.sources)} that every row can read",
+        f"{recipe.clip.num_frames} frames for a clip; one thread; ms are medians of rounds in turn, over the "
+        f"{count(len(common), 'video')} of {len(source_list.sources)} that every row has, frames of all",
         "",
         *table_lines(
             ["", "ms/clip", f"x {_BASELINE.partition(',')[0]}", "right frames", "videos"], list(map(_cells, rows))

@@ -5,7 +5,7 @@ fast and a whole step 3.22 times.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from manifests.stores import STORES
 from manifests.table import table_lines
 from manifests.wording import count
 from train.bench import pil
-from train.bench.clips import Recorded, Recorder, Stream, open_clips
+from train.bench.clips import Clips, Recorded, Recorder, Stream
 from train.bench.cold import measure_cold
 from train.bench.data import Data, measured_data
 from train.bench.interleaved import Samples, measure
@@ -31,7 +31,7 @@ from train.bench.step import to_device, training_step
 from train.device import set_cpu_threads
 from train.memory import keep_freed_memory
 from train.recipe import TrainRecipe
-from train.videos import DECODERS, open_videos
+from train.videos import DECODERS, Videos, open_videos
 
 CLIPS = 8
 """Of a batch here."""
@@ -74,37 +74,53 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _steps(data: Data, recipe: TrainRecipe) -> tuple[dict[str, Callable[[], None]], list[str]]:
-    """What is measured, by name: each reads the next batch of its own. And what is left out, and why."""
+    """What is measured, by name: each reads the next batch of its own, of the videos that all can read. And what is
+    left out, and why. Raises UsageError where there is no such video."""
+    videos, notes = _videos(data)
+    common, left_out = common_videos(data, videos, recipe)
+    if left_out:
+        notes.append(f"without {count(len(left_out), 'video')} that not all rows can read: {', '.join(left_out)}")
     steps: dict[str, Callable[[], None]] = {}
     for store, folder in data.folders.items():
-        steps[store] = _reading(Stream(open_clips(folder, recipe), recipe))
+        steps[store] = _reading(Stream(Clips(folder, recipe, common), recipe))
         steps[f"{store}, half the crop"] = _reading(
-            Stream(open_clips(folder, recipe), recipe, max(16, recipe.clip.crop_px // 2))
+            Stream(Clips(folder, recipe, common), recipe, max(16, recipe.clip.crop_px // 2))
         )
     store, folder = next(reversed(data.folders.items()))  # frame folders, where there are both
-    steps[_PIL] = _plain(folder, recipe)
-    steps[_LIMIT] = _limit(folder, recipe)
-    notes = []
-    if data.sources is None:
-        notes.append("no videos: give a source list or a folder of videos for the rows of videos, and of both stores")
-    else:
-        source_list = read_sources(data.sources)
-        for decoder in DECODERS:
-            try:
-                videos = open_videos(data.sources, source_list, decoder, ["all"], num_threads=1, quiet=True)
-                stream = Stream(open_clips(videos, recipe), recipe)
-                stream.read(1)
-            except UsageError as error:
-                notes.append(f"without video, {decoder}: {error}")
-                continue
-            steps[f"video, {decoder}"] = _reading(stream)
-            notes.append(f"{decoder}: {videos.summary()}")
-    clips = np.stack(Stream(open_clips(folder, recipe), recipe).read(CLIPS))
+    steps[_PIL] = _plain(folder, recipe, common)
+    steps[_LIMIT] = _limit(folder, recipe, common)
+    for decoder, opened in videos.items():
+        steps[f"video, {decoder}"] = _reading(Stream(Clips(opened, recipe, common), recipe))
+    clips = np.stack(Stream(Clips(folder, recipe, common), recipe).read(CLIPS))
     tensor = paddle.to_tensor(clips, place=paddle.CPUPlace())
     before, whole = to_device(recipe), training_step(recipe)
     steps[_NORMALISE] = lambda: before(tensor)
     steps[_STEP] = lambda: whole(tensor)
     return steps, notes
+
+
+def _videos(data: Data) -> tuple[dict[str, Videos], list[str]]:
+    """The videos by each decoder that is there, and what is to be said of them."""
+    if data.sources is None:
+        return {}, ["no videos: give a source list or a folder of videos for the rows of videos, and of both stores"]
+    source_list = read_sources(data.sources)
+    videos, notes = {}, []
+    for decoder in DECODERS:
+        try:
+            videos[decoder] = open_videos(data.sources, source_list, decoder, ["all"], num_threads=1, quiet=True)
+            notes.append(videos[decoder].summary())
+        except UsageError as error:
+            notes.append(f"without video, {decoder}: {error}")
+    return videos, notes
+
+
+def common_videos(data: Data, videos: Mapping[str, Videos], recipe: TrainRecipe) -> tuple[set[str], list[str]]:
+    """The video_ids that all can read, and those that some can. A decoder that can read none is an error."""
+    ids = [set(Clips(opened, recipe).video_ids()) for opened in (*data.folders.values(), *videos.values())]
+    common = set.intersection(*ids)
+    if not common:
+        raise UsageError(f"no video of {data.note} can be read by every decoder")
+    return common, sorted(set.union(*ids) - common)
 
 
 def _reading(stream: Stream) -> Callable[[], None]:
@@ -114,9 +130,9 @@ def _reading(stream: Stream) -> Callable[[], None]:
     return read
 
 
-def _plain(folder: Path, recipe: TrainRecipe) -> Callable[[], None]:
+def _plain(folder: Path, recipe: TrainRecipe, video_ids: Collection[str]) -> Callable[[], None]:
     """The same frames by `pil.read_clip`: from the files of frame folders, or from the bytes of shards."""
-    dataset, recorder = open_dataset(folder), Recorder(folder, recipe)
+    dataset, recorder = open_dataset(folder), Recorder(folder, recipe, video_ids)
     stream, rng = Stream(recorder, recipe), np.random.default_rng(recipe.run.seed)
 
     def read() -> None:
@@ -135,9 +151,9 @@ def _files(dataset: Dataset, row: int, numbers: Sequence[int]) -> list[Path]:
     return [dataset.folder / video["location"] / frame_file_name(number) for number in numbers]
 
 
-def _limit(folder: Path, recipe: TrainRecipe) -> Callable[[], None]:
+def _limit(folder: Path, recipe: TrainRecipe, video_ids: Collection[str]) -> Callable[[], None]:
     """All that a loader of JPEG cannot do without: the pixels of the same frames, in full size, from memory."""
-    recorder = Recorder(folder, recipe)
+    recorder = Recorder(folder, recipe, video_ids)
     stream = Stream(recorder, recipe)
     recorded: list[Recorded] = [recorder.record(item) for item in stream.next_items(max(CLIPS, len(recorder)))]
     jpegs = [jpeg for clip in recorded for jpeg in clip.jpegs]

@@ -20,7 +20,7 @@ from manifests.dataset import Dataset, open_dataset
 from manifests.machine import format_bytes, usable_processors
 from manifests.table import table_lines
 from manifests.wording import count
-from train.bench.clips import Recorded, Recorder, Stream, open_clips, read_clip
+from train.bench.clips import Clips, Recorded, Recorder, Stream, read_clip
 from train.bench.cold import measure_cold
 from train.bench.data import measured_data
 from train.bench.interleaved import Samples, is_on_gpu, measure
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 def stages(dataset: Dataset, recorder: Recorder, recipe: TrainRecipe, slots: Slots) -> dict[str, Callable[[], None]]:
     """Each stage on the same CLIPS clips, by name."""
     keep_freed_memory()
-    plain = open_clips(recorder.folder, recipe)
+    plain = Clips(recorder.folder, recipe)
     stream = Stream(recorder, recipe)
     items = stream.next_items(CLIPS)
     clips = [recorder.record(item) for item in items]

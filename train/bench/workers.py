@@ -16,7 +16,7 @@ from manifests.errors import UsageError
 from manifests.machine import usable_processors
 from manifests.table import table_lines
 from manifests.wording import count
-from train.bench.clips import Stream, open_clips
+from train.bench.clips import Clips, Stream
 from train.bench.data import measured_data
 from train.bench.machine import machine_line, recipe_of, require_seconds
 from train.bench.step import to_device
@@ -92,7 +92,7 @@ def _numbers(text: str | None) -> list[int]:
 def measure_workers(folder: Path, recipe: TrainRecipe, numbers: list[int], budget_s: float) -> dict[int, list[float]]:
     """Clips a second of each round by number of workers, which stay from round to round, asleep while others are
     measured. What is read ahead before the clock runs is read ahead when it stops."""
-    dataset = open_clips(folder, recipe)
+    dataset = Clips(folder, recipe)
     use = to_device(recipe)
     rates: dict[int, list[float]] = {number: [] for number in numbers}
     with ExitStack() as stack:
