@@ -109,9 +109,8 @@ def stages(dataset: Dataset, recorder: Recorder, recipe: TrainRecipe, slots: Slo
     def transform() -> None:
         for clip, frames_of_clip in zip(clips, frames, strict=True):
             clip_THWC = np.empty((len(frames_of_clip), clip.plan.height, clip.plan.width, 3), np.uint8)
-            size = frame_size(clip.jpegs[0])
             for frame_HWC, out_HWC in zip(frames_of_clip, clip_THWC, strict=True):
-                take(frame_HWC, size, clip.plan, out_HWC)
+                take(frame_HWC, clip.scale, clip.plan, out_HWC)
 
     def share() -> None:
         for place, clip in enumerate(clips):
