@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -19,11 +20,12 @@ from training_runs import assert_one_sentence
 from manifests.dataset import open_dataset
 from manifests.errors import UsageError
 from train.bench import TABLES, cold, pil
-from train.bench.clips import Recorder, Stream
+from train.bench.clips import Recorder, Stream, open_clips
 from train.bench.loader import READING, TRAINING, WHOLE, recommend
 from train.cli import build_parser
 from train.normalisation import NORMALISATIONS
 from train.recipe import TrainRecipe
+from train.sampler import epoch_order
 from train.transforms.decode import render
 
 NUM_VIDEOS = 3
@@ -170,6 +172,34 @@ def test_the_plain_loader_gives_what_ours_gives(prepared: dict[str, Path]) -> No
             numbers = NORMALISATIONS["imagenet"]
             ours_TCHW = ((ours_THWC / 255 - numbers.mean) / numbers.std).transpose(0, 3, 1, 2)
             assert np.abs(plain_TCHW - ours_TCHW).mean() < 0.05
+
+
+def test_a_stream_goes_through_epoch_after_epoch(prepared: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a training run does, and an order is drawn once an epoch: it takes long where there are many videos."""
+    drawn: list[int] = []
+
+    def order(num_samples: int, seed: int, epoch: int) -> Any:
+        drawn.append(epoch)
+        return epoch_order(num_samples, seed, epoch)
+
+    monkeypatch.setattr("train.bench.clips.epoch_order", order)
+    dataset = open_clips(prepared["arrow"], TrainRecipe())
+    stream = Stream(dataset, TrainRecipe())
+    items = [*stream.next_items(20), *(item for batch in stream.next_batches(3, 4) for item in batch)]
+    expected = [(index, epoch) for epoch in range(2) for index in epoch_order(len(dataset), 0, epoch).tolist()]
+    assert [(item.index, item.epoch) for item in items] == expected[:32]
+    assert drawn == [0, 1]
+
+
+def test_a_frame_that_cannot_be_read(train: Prep, prepared: dict[str, Path], tmp_path: Path) -> None:
+    """Ends a table as it ends a training run."""
+    shutil.copytree(prepared["frames"], tmp_path / "data")
+    for path in (tmp_path / "data" / "frames").rglob("*.jpg"):
+        path.write_bytes(b"no picture")
+    done = train("bench", "loader", "--data", tmp_path / "data", *SMALL, "--quiet")
+    assert done.returncode == 4
+    assert_one_sentence(done.stderr)
+    assert " is no valid JPEG: " in done.stderr
 
 
 def test_files_are_dropped_from_memory_and_counted(tmp_path: Path) -> None:
