@@ -73,9 +73,9 @@ class Loader(Closing):
     def batches(self, dataset: ClipDataset, batches: Sequence[list[Item]]) -> Iterator[Batch]:
         """The batches of one of the datasets, in order.
 
-        Raises DamagedError for a frame that cannot be read, and Error where a worker was killed, crashed, or read one
-        sample for longer than `timeout_s` (within a second), or where there is no memory for a batch. What a signal
-        handler raises while a batch is waited for comes through.
+        Raises DamagedError for a frame that cannot be read, and Error where a worker cannot be started, was killed,
+        crashed, or read one sample for longer than `timeout_s` (within a second), or where there is no memory for a
+        batch. What a signal handler raises while a batch is waited for comes through.
         """
         if self._num_workers == 0:
             for items in batches:
@@ -112,7 +112,11 @@ class _Crew(Closing):
         self._free = list(range(len(self._slots)))
         self._num_lent = 0
         self._board = Board(num_workers)
-        self._workers = start_workers(datasets, self._slots, self._board, num_workers)
+        try:
+            self._workers = start_workers(datasets, self._slots, self._board, num_workers)
+        except Error:
+            self._slots.close()
+            raise
 
     def batches(self, which: int, batches: Sequence[list[Item]]) -> Iterator[Batch]:
         self.is_at_work = True
