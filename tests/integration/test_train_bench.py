@@ -98,6 +98,25 @@ def test_decoders(train: Prep, videos: Path) -> None:
         assert row["x_opencv"] == pytest.approx(rows["opencv, read on to the last"]["clip_s"] / row["clip_s"])
 
 
+def test_decoders_of_videos_that_nobody_can_read(train: Prep, tmp_path: Path) -> None:
+    (tmp_path / "broken.mp4").write_bytes(b"no video")
+    done = train("bench", "decoders", "--data", tmp_path, *SMALL, "--seconds", 0.5, "--quiet")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert_one_sentence(done.stderr)
+    assert f"no video of {tmp_path} can be read by every decoder: without pyav: " in done.stderr
+
+
+def test_a_cold_round_of_a_large_dataset_is_of_some_clips(
+    prepared: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cold, "_MAX_CLIPS", 3)
+    (row,) = cold.measure_cold({"frames": prepared["frames"]}, TrainRecipe(), 0.0)
+    with open_dataset(prepared["frames"]) as dataset:
+        rows = epoch_order(len(dataset.rows()), 0, 0)[:3]
+        assert (row["num_clips"], row["num_rounds"]) == (3, 1)
+        assert row["num_files"] == dataset.num_frames[dataset.rows()[rows]].sum()
+
+
 def test_decoders_that_give_other_frames_are_found_out(train: Prep, tmp_path: Path) -> None:
     """decord, asked by number, on packed B-frames as HMDB-51 has them; `train fit` does not ask it so."""
     (tmp_path / "videos").mkdir()
@@ -130,8 +149,10 @@ def test_loader(train: Prep, videos: Path, prepared: dict[str, Path]) -> None:
     assert found["bottleneck"] in (*READING, *TRAINING)
     assert found["loader_clips_per_s"] > 0
     assert found["shared_memory_bytes"] == (2 * found["num_workers"] + 2) * 4 * 4 * 32 * 32 * 3
-    done = train("bench", "loader", "--data", prepared["arrow"], *SMALL, "--seconds", 0.5)
+    parts = ("--set", "optimizer.num_parts=2")
+    done = train("bench", "loader", "--data", prepared["arrow"], *SMALL, *parts, "--seconds", 0.5)
     assert done.returncode == 0, done.stderr
+    assert "; shared memory for batches of 2: " in done.stdout
     assert "\nbottleneck: the " in done.stdout
     assert "loader.num_workers=" in done.stdout
 
