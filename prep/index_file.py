@@ -114,6 +114,10 @@ def _count(path: Path, decoder: str) -> Counted:
         return Counted(stamp, None, "unreadable", error.strerror or str(error))
     except VideoError as error:
         return Counted(stamp, None, error.kind, error.detail)
+    except MemoryError:  # what there is no room for now may have it another time
+        raise
+    except Exception as error:  # our fault, or a library's, which costs no more than this video
+        return Counted(stamp, None, "crashed", f"unexpected {type(error).__name__}: {error}")
 
 
 def read_index_file(file: Path, header: str) -> dict[str, Counted]:

@@ -406,6 +406,9 @@ def _eval(arguments: argparse.Namespace) -> int:
     from train.trained import load_trained
 
     overrides = _view_overrides(arguments)
+    for flag, path in (("--scores", arguments.scores), ("--confusion", arguments.confusion)):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):  # else it shows when all is scored
+            raise UsageError(f"{flag} {path} is a folder, or in none: name a file in a folder that there is")
     source_list = _source_list(arguments)
     if source_list is None:
         read_description(arguments.data)  # before a checkpoint is unpickled

@@ -22,14 +22,13 @@ import numpy.typing as npt
 import paddle
 
 from manifests.closing import Closing
-from manifests.errors import DamagedError, Error, UsageError
+from manifests.errors import Error, UsageError
 from train.dataset import BadSample, ClipDataset, Drawn
 from train.loader import Batch
 from train.sampler import Item
 from train.transforms.decode import MAX_LINEAR_SHRINK
 
 _PREFETCH = 2
-_ERRORS: dict[int, type[Error]] = {DamagedError.exit_code: DamagedError}
 
 
 def require_dali(dataset: ClipDataset) -> None:
@@ -96,7 +95,7 @@ class _Feed:
         good = [clip for clip in drawn if isinstance(clip, Drawn)]
         bad = next((clip for clip in drawn if isinstance(clip, BadSample)), None)
         if bad is not None:
-            self.waiting.append(_error(bad))
+            self.waiting.append(bad.as_error())
             raise StopIteration
         self.waiting.append(good)
         return _video_inputs(good) if self.dataset.is_on_the_fly else _jpeg_inputs(good)
@@ -140,14 +139,10 @@ def _explain(dataset: ClipDataset, items: list[Item], error: RuntimeError) -> Er
     for item in items:
         sample = dataset[item]
         if isinstance(sample, BadSample):
-            return _error(sample)
+            return sample.as_error()
     ids = ", ".join(dataset.video_id(item.index) for item in items)
     said = str(error).strip().partition("\n")[0]
     return Error(f"DALI cannot make a batch of videos {ids}: {said}; use --loader paddle")
-
-
-def _error(bad: BadSample) -> Error:
-    return _ERRORS.get(bad.exit_code, Error)(bad.message)
 
 
 # --- What goes in ---

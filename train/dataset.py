@@ -72,6 +72,10 @@ class BadSample:
     message: str
     exit_code: int
 
+    def as_error(self) -> Error:
+        """What the loop raises."""
+        return (DamagedError if self.exit_code == DamagedError.exit_code else Error)(self.message)
+
 
 class ClipDataset:
     """The ok videos of a subset as clips. `training` draws frames and crops; else they are those of the item's view.

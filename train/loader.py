@@ -26,7 +26,7 @@ import paddle
 from paddle.utils import dlpack
 
 from manifests.closing import Closing
-from manifests.errors import DamagedError, Error
+from manifests.errors import Error
 from train.dataset import BadSample, ClipDataset
 from train.sampler import Item
 from train.slots import BATCHES_IN_USE, BATCHES_PER_WORKER, Slots, num_slots
@@ -34,7 +34,6 @@ from train.watchdog import Board, stuck_s
 from train.workers import Answer, Task, Worker, shape_of, start_workers
 
 _LOOK_EVERY_S = 0.5
-_ERRORS: dict[int, type[Error]] = {DamagedError.exit_code: DamagedError}
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,9 @@ class Loader(Closing):
     def batches(self, dataset: ClipDataset, batches: Sequence[list[Item]]) -> Iterator[Batch]:
         """The batches of one of the datasets, in order.
 
-        Raises DamagedError for a frame that cannot be read, and Error where a worker was killed, crashed, or read one
-        sample for longer than `timeout_s` (within a second), or where there is no memory for a batch. What a signal
-        handler raises while a batch is waited for comes through.
+        Raises DamagedError for a frame that cannot be read, and Error where a worker cannot be started, was killed,
+        crashed, or read one sample for longer than `timeout_s` (within a second), or where there is no memory for a
+        batch. What a signal handler raises while a batch is waited for comes through.
         """
         if self._num_workers == 0:
             for items in batches:
@@ -113,7 +112,11 @@ class _Crew(Closing):
         self._free = list(range(len(self._slots)))
         self._num_lent = 0
         self._board = Board(num_workers)
-        self._workers = start_workers(datasets, self._slots, self._board, num_workers)
+        try:
+            self._workers = start_workers(datasets, self._slots, self._board, num_workers)
+        except Error:
+            self._slots.close()
+            raise
 
     def batches(self, which: int, batches: Sequence[list[Item]]) -> Iterator[Batch]:
         self.is_at_work = True
@@ -128,7 +131,7 @@ class _Crew(Closing):
                 self._wait(done, awaited_since_s)
             task, answer = done.pop(number)
             if answer.error is not None:
-                raise _ERRORS.get(answer.error.exit_code, Error)(answer.error.message)
+                raise answer.error.as_error()
             yield Batch(self._tensor(task), np.array(answer.labels, np.int64), _indices(items))
         self.is_at_work = False
 
@@ -198,7 +201,7 @@ def _read(dataset: ClipDataset, items: list[Item]) -> Batch:
     for clip_THWC, item in zip(clips_NTHWC, items, strict=True):
         sample = dataset[item]
         if isinstance(sample, BadSample):
-            raise _ERRORS.get(sample.exit_code, Error)(sample.message)
+            raise sample.as_error()
         clip_THWC[:] = sample.clip_THWC
         labels.append(sample.label)
     return Batch(dlpack.from_dlpack(clips_NTHWC.__dlpack__()), np.array(labels, np.int64), _indices(items))

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from manifests.errors import UsageError
+from manifests.manifest import MANIFEST_SCHEMA
 from manifests.names import escape_name
 from manifests.records import Outcome, Source
 from manifests.sources import SourceList
@@ -151,7 +152,9 @@ class ExtractedVideos:
         return np.flatnonzero(self.num_frames > 0)
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        return pa.table({name: pa.array([getattr(outcome, name) for outcome in self._outcomes]) for name in names})
+        """As the manifest of a dataset has them, of what an extraction tells. Raises AttributeError for the others."""
+        columns = {name: [getattr(outcome, name) for outcome in self._outcomes] for name in names}
+        return pa.table({name: pa.array(column, MANIFEST_SCHEMA.field(name).type) for name, column in columns.items()})
 
     def video(self, row: int) -> dict[str, Any]:
         return {"video_id": self._paths[row], "location": self._paths[row], "row": -1}

@@ -22,6 +22,7 @@ import cv2
 
 from manifests.errors import Error
 from manifests.program import STOPPING_SIGNALS
+from manifests.wording import count
 from train.dataset import BadSample, ClipDataset
 from train.device import set_cpu_threads
 from train.memory import keep_freed_memory
@@ -87,13 +88,17 @@ def shape_of(items: Sequence[Item]) -> Shape:
 
 
 def start_workers(datasets: Sequence[ClipDataset], slots: Slots, board: Board, num_workers: int) -> list[Worker]:
-    """Fork them, in the main thread. No signal that stops a program reaches one before it has its own group."""
+    """Fork them, in the main thread. No signal that stops a program reaches one before it has its own group.
+
+    Raises Error where the system does not let us.
+    """
     context = get_context("fork")
-    pipes = [context.Pipe() for _ in range(num_workers)]
+    pipes: list[tuple[Connection, Connection]] = []
     parent = os.getpid()
     workers: list[Worker] = []
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)
     try:
+        pipes += [context.Pipe() for _ in range(num_workers)]
         for number, (ours, _) in enumerate(pipes):
             process = context.Process(
                 target=_work, args=(number, parent, datasets, slots, board, pipes), daemon=True, name=f"data {number}"
@@ -104,6 +109,12 @@ def start_workers(datasets: Sequence[ClipDataset], slots: Slots, board: Board, n
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             workers.append(Worker(process, ours))
+    except OSError as error:
+        for worker in workers:
+            worker.close()
+        raise Error(
+            f"cannot start {count(num_workers, 'data worker')}: {error.strerror}; use fewer (loader.num_workers)"
+        ) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for _, theirs in pipes:

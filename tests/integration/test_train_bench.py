@@ -27,6 +27,7 @@ from train.bench.loader import READING, TRAINING, WHOLE, recommend
 from train.cli import build_parser
 from train.normalisation import NORMALISATIONS
 from train.recipe import TrainRecipe
+from train.sampler import epoch_order
 from train.transforms.decode import render
 from train.videos import open_videos
 
@@ -100,6 +101,25 @@ def test_decoders(train: Prep, videos: Path) -> None:
         assert row["x_opencv"] == pytest.approx(rows["opencv, read on to the last"]["clip_s"] / row["clip_s"])
 
 
+def test_decoders_of_videos_that_nobody_can_read(train: Prep, tmp_path: Path) -> None:
+    (tmp_path / "broken.mp4").write_bytes(b"no video")
+    done = train("bench", "decoders", "--data", tmp_path, *SMALL, "--seconds", 0.5, "--quiet")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert_one_sentence(done.stderr)
+    assert f"no video of {tmp_path} can be read by every decoder: without pyav: " in done.stderr
+
+
+def test_a_cold_round_of_a_large_dataset_is_of_some_clips(
+    prepared: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cold, "_MAX_CLIPS", 3)
+    (row,) = cold.measure_cold({"frames": prepared["frames"]}, TrainRecipe(), 0.0)
+    with open_dataset(prepared["frames"]) as dataset:
+        rows = epoch_order(len(dataset.rows()), 0, 0)[:3]
+        assert (row["num_clips"], row["num_rounds"]) == (3, 1)
+        assert row["num_files"] == dataset.num_frames[dataset.rows()[rows]].sum()
+
+
 def test_decoders_that_give_other_frames_are_found_out(train: Prep, tmp_path: Path) -> None:
     """decord, asked by number, on packed B-frames as HMDB-51 has them; `train fit` does not ask it so."""
     (tmp_path / "videos").mkdir()
@@ -148,8 +168,10 @@ def test_loader(train: Prep, videos: Path, prepared: dict[str, Path]) -> None:
     assert found["bottleneck"] in (*READING, *TRAINING)
     assert found["loader_clips_per_s"] > 0
     assert found["shared_memory_bytes"] == (2 * found["num_workers"] + 2) * 4 * 4 * 32 * 32 * 3
-    done = train("bench", "loader", "--data", prepared["arrow"], *SMALL, "--seconds", 0.5)
+    parts = ("--set", "optimizer.num_parts=2")
+    done = train("bench", "loader", "--data", prepared["arrow"], *SMALL, *parts, "--seconds", 0.5)
     assert done.returncode == 0, done.stderr
+    assert "; shared memory for batches of 2: " in done.stdout
     assert "\nbottleneck: the " in done.stdout
     assert "loader.num_workers=" in done.stdout
 
@@ -190,6 +212,34 @@ def test_the_plain_loader_gives_what_ours_gives(prepared: dict[str, Path]) -> No
             numbers = NORMALISATIONS["imagenet"]
             ours_TCHW = ((ours_THWC / 255 - numbers.mean) / numbers.std).transpose(0, 3, 1, 2)
             assert np.abs(plain_TCHW - ours_TCHW).mean() < 0.05
+
+
+def test_a_stream_goes_through_epoch_after_epoch(prepared: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a training run does, and an order is drawn once an epoch: it takes long where there are many videos."""
+    drawn: list[int] = []
+
+    def order(num_samples: int, seed: int, epoch: int) -> Any:
+        drawn.append(epoch)
+        return epoch_order(num_samples, seed, epoch)
+
+    monkeypatch.setattr("train.bench.clips.epoch_order", order)
+    dataset = Clips(prepared["arrow"], TrainRecipe())
+    stream = Stream(dataset, TrainRecipe())
+    items = [*stream.next_items(20), *(item for batch in stream.next_batches(3, 4) for item in batch)]
+    expected = [(index, epoch) for epoch in range(2) for index in epoch_order(len(dataset), 0, epoch).tolist()]
+    assert [(item.index, item.epoch) for item in items] == expected[:32]
+    assert drawn == [0, 1]
+
+
+def test_a_frame_that_cannot_be_read(train: Prep, prepared: dict[str, Path], tmp_path: Path) -> None:
+    """Ends a table as it ends a training run."""
+    shutil.copytree(prepared["frames"], tmp_path / "data")
+    for path in (tmp_path / "data" / "frames").rglob("*.jpg"):
+        path.write_bytes(b"no picture")
+    done = train("bench", "loader", "--data", tmp_path / "data", *SMALL, "--quiet")
+    assert done.returncode == 4
+    assert_one_sentence(done.stderr)
+    assert " is no valid JPEG: " in done.stderr
 
 
 def test_files_are_dropped_from_memory_and_counted(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import TRAIN
@@ -19,9 +20,11 @@ from paddle_import import paddle
 from training_runs import fit
 
 from manifests.dataset import open_dataset
+from prep.recipe import ExtractRecipe, resolve
 from train.checkpoint import load_checkpoint
 from train.dataset import ClipDataset
 from train.plan import cost_of_a_clip
+from train.predict import ExtractedVideos
 from train.recipe import TrainRecipe, Views, recipe_file
 from train.sampler import Item
 from train.trained import load_trained
@@ -116,6 +119,14 @@ def test_confusions_are_counted(run: Path, prepared: dict[str, Path], tmp_path: 
         assert list(map(int, row[1:])) == [pairs.count((label, other)) for other in range(len(classes))]
 
 
+@pytest.mark.parametrize("flag", ["--scores", "--confusion"])
+def test_files_that_could_not_be_written(flag: str, prepared: dict[str, Path], tmp_path: Path) -> None:
+    """Said at once: even the checkpoint is not there."""
+    for path in (tmp_path, tmp_path / "gone" / "file"):
+        done = train("eval", tmp_path / "run", "--data", prepared["arrow"], "--subset", "test01", flag, path, code=2)
+        assert f"{flag} {path} is a folder, or in none" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -167,6 +178,15 @@ def test_a_video_that_cannot_be_prepared_is_told(run: Path, synthetic: Path, tmp
         train("predict", run, bad, "--quiet", code=6).stderr == "train predict: none of the videos could be prepared\n"
     )
     assert f"no such video: {tmp_path / 'gone.avi'}" in train("predict", run, tmp_path / "gone.avi", code=2).stderr
+
+
+def test_what_an_extraction_does_not_tell_has_its_type_all_the_same(tmp_path: Path) -> None:
+    """No video of them has a duration."""
+    (tmp_path / "bad.avi").write_bytes(b"no video at all" * 100)
+    videos = ExtractedVideos([str(tmp_path / "bad.avi")], ["a"], resolve(ExtractRecipe()))
+    durations = videos.columns(["duration_s"]).column(0)
+    assert (durations.type, durations.to_pylist()) == (pa.float64(), [None])
+    assert durations.fill_null(0).to_pylist() == [0]
 
 
 # --- Export ---

@@ -339,6 +339,28 @@ def test_a_worker_that_fails(
     assert children() == []
 
 
+def test_a_worker_that_cannot_be_started(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a container limits processes: those that were started go again."""
+    fork, num_forks = os.fork, 0
+
+    def refuse_the_second() -> int:
+        nonlocal num_forks
+        num_forks += 1
+        if num_forks == 2:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return fork()
+
+    dataset = open_clips(folders["arrow"], training=True)
+    monkeypatch.setattr(os, "fork", refuse_the_second)
+    with (
+        Loader([dataset], num_workers=3, timeout_s=30) as loader,
+        pytest.raises(Error, match=r"^cannot start 3 data workers: Resource temporarily .*; use fewer \(loader\.num_"),
+    ):
+        epoch_of(loader, dataset, 0)
+    assert num_forks == 2
+    assert children() == []
+
+
 @pytest.mark.parametrize("num_workers", [0, 1, 2])
 def test_damage_is_raised_with_its_place(tmp_path: Path, num_workers: int) -> None:
     videos = [ok_video(f"v{i}", draw_jpegs(i, 3), label=0, class_name="a") for i in range(6)]

@@ -18,6 +18,7 @@ from manifests.errors import DamagedError, UsageError
 from manifests.records import Source
 from manifests.sources import SourceList, read_sources
 from prep import index_file
+from prep.by_index import FrameIndex
 from train import recipe as recipes
 from train.dataset import BadSample, ClipDataset, Sample
 from train.recipe import Augment, TrainRecipe, Views
@@ -203,6 +204,20 @@ def test_videos_that_cannot_be_used_are_left_out(made: SourceList) -> None:
         assert (
             "; 2 videos cannot be used: a/1 (unreadable: No such file or directory), b/0 (decode: " in videos.summary()
         )
+
+
+def test_what_nobody_expected_costs_a_video(made: SourceList, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = index_file.index_video
+
+    def fail(path: Path, decoder: str) -> FrameIndex:
+        if path.name == "0.avi":
+            raise ValueError("the moon is full")
+        return count(path, decoder)
+
+    monkeypatch.setattr(index_file, "index_video", fail)
+    videos = opened(made)
+    assert videos.failed() == {"b/0": "crashed: unexpected ValueError: the moon is full"}
+    assert videos.rows("train").tolist() == [1, 2, 4]
 
 
 # --- What goes wrong later ---

@@ -3,13 +3,13 @@
 Arrays: frame_HWC, clip_THWC uint8 RGB.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
 
-from manifests.errors import Error
 from train.dataset import BadSample, ClipDataset, Sample
 from train.recipe import TrainRecipe
 from train.sampler import Item, epoch_order
@@ -26,30 +26,29 @@ class Stream:
         self.dataset = dataset
         self._recipe = recipe
         self._crop_px = crop_px or recipe.clip.crop_px
-        self._num_taken = 0
+        self._items = self._endless()
 
-    def next_items(self, count: int) -> list[Item]:
-        items = []
-        for _ in range(count):
-            epoch, place = divmod(self._num_taken, len(self.dataset))
-            index = int(epoch_order(len(self.dataset), self._recipe.run.seed, epoch)[place])
-            items.append(Item(index, self._recipe.clip.num_frames, self._crop_px, epoch))
-            self._num_taken += 1
-        return items
+    def next_items(self, number: int) -> list[Item]:
+        return list(islice(self._items, number))
+
+    def _endless(self) -> Iterator[Item]:
+        for epoch in count():
+            for index in epoch_order(len(self.dataset), self._recipe.run.seed, epoch).tolist():
+                yield Item(index, self._recipe.clip.num_frames, self._crop_px, epoch)
 
     def next_batches(self, num_batches: int, size: int) -> list[list[Item]]:
         return [self.next_items(size) for _ in range(num_batches)]
 
-    def read(self, count: int) -> list[Pixels]:
-        """clip_THWC of the next samples. Raises Error where one cannot be read."""
-        return [read_clip(self.dataset, item) for item in self.next_items(count)]
+    def read(self, number: int) -> list[Pixels]:
+        """clip_THWC of the next samples. Raises DamagedError where one cannot be read."""
+        return [read_clip(self.dataset, item) for item in self.next_items(number)]
 
 
 def read_clip(dataset: ClipDataset, item: Item) -> Pixels:
-    """clip_THWC. Raises Error where it cannot be read."""
+    """clip_THWC. Raises DamagedError where it cannot be read."""
     sample = dataset[item]
     if isinstance(sample, BadSample):
-        raise Error(sample.message)
+        raise sample.as_error()
     return sample.clip_THWC
 
 
@@ -82,11 +81,11 @@ class Recorder(Clips):
         self._plans: list[tuple[Plan, int]] = []
 
     def record(self, item: Item) -> Recorded:
-        """Raises Error where the clip cannot be read."""
+        """Raises DamagedError where the clip cannot be read."""
         self._plans.clear()
         sample = self[item]
         if isinstance(sample, BadSample):
-            raise Error(sample.message)
+            raise sample.as_error()
         (plan, scale), (row, numbers) = self._plans.pop(), self.frames_of(item)
         return Recorded(row, tuple(numbers), tuple(self._dataset.read_frames(row, numbers)), plan, scale, sample)
 

@@ -5,7 +5,7 @@ import mmap
 import os
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,9 @@ from train.recipe import TrainRecipe
 
 _PAGE = mmap.PAGESIZE
 _MAX_ROUNDS = 30
+_MAX_CLIPS = 256
+"""Of a round: a large dataset has more videos than a bench has time."""
+
 _MOST_KEPT = 0.05
 """Of what is to be read from disk, so much may be in memory all the same."""
 
@@ -31,7 +34,8 @@ class _Rounds:
     dataset: Dataset
     recorder: Recorder
     stream: Stream
-    files: list[Path]
+    num_clips: int
+    num_files: int = 0
     cold_s: list[float] = field(default_factory=list)
     warm_s: list[float] = field(default_factory=list)
     kept: list[float] = field(default_factory=list)
@@ -39,8 +43,10 @@ class _Rounds:
     num_from_disk: int = 0
 
     def measure(self) -> None:
-        clips = [self.recorder.frames_of(item) for item in self.stream.next_items(len(self.recorder))]
-        self.kept.append(drop_from_memory(self.files))
+        clips = [self.recorder.frames_of(item) for item in self.stream.next_items(self.num_clips)]
+        files = _stored_files(self.dataset, sorted({row for row, _ in clips}))
+        self.num_files = len(files)
+        self.kept.append(drop_from_memory(files))
         before = bytes_from_disk() or 0
         seconds, num_bytes = _read_all(self.dataset, clips)
         self.cold_s.append(seconds)
@@ -49,11 +55,11 @@ class _Rounds:
         self.warm_s.append(_read_all(self.dataset, clips)[0])
 
     def row(self, store: str) -> dict[str, Any]:
-        num_clips, share_kept = len(self.recorder), statistics.mean(self.kept)
+        num_clips, share_kept = self.num_clips, statistics.mean(self.kept)
         is_cold = share_kept <= _MOST_KEPT and self.num_from_disk > 0
         return {
             "store": store,
-            "num_files": len(self.files),
+            "num_files": self.num_files,
             "num_clips": num_clips,
             "num_rounds": len(self.kept),
             "is_cold": is_cold,
@@ -67,8 +73,8 @@ class _Rounds:
 
 
 def measure_cold(folders: Mapping[str, Path], recipe: TrainRecipe, budget_s: float) -> list[dict[str, Any]]:
-    """Of datasets by store, in turn: reading the encoded frames of a clip of each video from the disk, and then again
-    from memory; nothing is decoded.
+    """Of datasets by store, in turn: reading the encoded frames of a clip of each video, of _MAX_CLIPS a round at
+    most, from the disk, and then again from memory; nothing is decoded. `num_files`: what a round drops from memory.
 
     `bytes_from_disk` and what comes of it are None where nothing could be read from disk, or nobody counts.
     """
@@ -76,7 +82,7 @@ def measure_cold(folders: Mapping[str, Path], recipe: TrainRecipe, budget_s: flo
         stores = {}
         for store, folder in folders.items():
             dataset, recorder = stack.enter_context(open_dataset(folder)), Recorder(folder, recipe)
-            stores[store] = _Rounds(dataset, recorder, Stream(recorder, recipe), _stored_files(dataset))
+            stores[store] = _Rounds(dataset, recorder, Stream(recorder, recipe), min(len(recorder), _MAX_CLIPS))
         started_s, num_rounds = time.monotonic(), 0
         while num_rounds == 0 or (time.monotonic() - started_s < budget_s and num_rounds < _MAX_ROUNDS):
             for rounds in stores.values():
@@ -92,8 +98,9 @@ def _read_all(dataset: Dataset, clips: Iterable[tuple[int, list[int]]]) -> tuple
     return time.perf_counter() - begun_s, num_bytes
 
 
-def _stored_files(dataset: Dataset) -> list[Path]:
-    rows = dataset.columns(["location", "row", "num_frames"]).take(dataset.rows()).to_pylist()
+def _stored_files(dataset: Dataset, chosen: Sequence[int]) -> list[Path]:
+    """Whatever holds frames of these rows."""
+    rows = dataset.columns(["location", "row", "num_frames"]).take(chosen).to_pylist()
     shards = {row["location"]: None for row in rows if row["row"] >= 0}
     frames = [
         dataset.folder / row["location"] / frame_file_name(number)

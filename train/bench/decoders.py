@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         common = [
             source.video_id for source in source_list.sources if all(source.video_id in row for row in tried.values())
         ]
-        if not common:
+        if not common or not tried:
             raise UsageError(f"no video of {arguments.data} can be read by every decoder: {'; '.join(notes)}")
         steps = {f"{row}: {video}": tried[row][video].again for row in tried for video in common}
         samples = measure(steps, arguments.seconds, _MIN_ROUNDS)

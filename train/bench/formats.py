@@ -24,7 +24,7 @@ from manifests.wording import count
 from train.bench import pil
 from train.bench.clips import Clips, Recorded, Recorder, Stream
 from train.bench.cold import measure_cold
-from train.bench.data import Data, measured_data
+from train.bench.data import MAX_VIDEOS, Data, measured_data
 from train.bench.interleaved import Samples, measure
 from train.bench.machine import machine_line, recipe_of, require_seconds
 from train.bench.step import to_device, training_step
@@ -152,10 +152,12 @@ def _files(dataset: Dataset, row: int, numbers: Sequence[int]) -> list[Path]:
 
 
 def _limit(folder: Path, recipe: TrainRecipe, video_ids: Collection[str]) -> Callable[[], None]:
-    """All that a loader of JPEG cannot do without: the pixels of the same frames, in full size, from memory."""
+    """All that a loader of JPEG cannot do without: the pixels of the same frames, or of those of MAX_VIDEOS clips, in
+    full size, from memory."""
     recorder = Recorder(folder, recipe, video_ids)
     stream = Stream(recorder, recipe)
-    recorded: list[Recorded] = [recorder.record(item) for item in stream.next_items(max(CLIPS, len(recorder)))]
+    num_clips = max(CLIPS, min(len(recorder), MAX_VIDEOS))
+    recorded: list[Recorded] = [recorder.record(item) for item in stream.next_items(num_clips)]
     jpegs = [jpeg for clip in recorded for jpeg in clip.jpegs]
     num_frames = sum(len(clip.jpegs) for clip in recorded) * CLIPS // len(recorded)
     place = 0

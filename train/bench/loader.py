@@ -109,9 +109,8 @@ def stages(dataset: Dataset, recorder: Recorder, recipe: TrainRecipe, slots: Slo
     def transform() -> None:
         for clip, frames_of_clip in zip(clips, frames, strict=True):
             clip_THWC = np.empty((len(frames_of_clip), clip.plan.height, clip.plan.width, 3), np.uint8)
-            size = frame_size(clip.jpegs[0])
             for frame_HWC, out_HWC in zip(frames_of_clip, clip_THWC, strict=True):
-                take(frame_HWC, size, clip.plan, out_HWC)
+                take(frame_HWC, clip.scale, clip.plan, out_HWC)
 
     def share() -> None:
         for place, clip in enumerate(clips):
@@ -176,7 +175,7 @@ def recommend(clip_s: dict[str, float], num_processors: int, *, is_gpu: bool) ->
 
 def _batch_bytes(recipe: TrainRecipe) -> int:
     clip_bytes: int = recipe.clip.num_frames * recipe.clip.crop_px**2 * 3
-    return recipe.optimizer.batch_size * clip_bytes
+    return recipe.part_size * clip_bytes
 
 
 def _lines(table: dict[str, Any], recipe: TrainRecipe) -> list[str]:
@@ -206,7 +205,7 @@ def _lines(table: dict[str, Any], recipe: TrainRecipe) -> list[str]:
         + (more if table["num_wanted"] > table["num_workers"] else "")
         + f": loader.num_workers={table['num_workers']}; at most {table['expected_clips_per_s']:.0f} clips/s",
         f"the loader with so many, without the step: {table['loader_clips_per_s']:.0f} clips/s; shared memory for "
-        f"batches of {recipe.optimizer.batch_size}: {format_bytes(table['shared_memory_bytes'])}",
+        f"batches of {recipe.part_size}: {format_bytes(table['shared_memory_bytes'])}",
     ]
 
 

@@ -7,18 +7,17 @@ Arrays: x_BCHW and gradient_BCHW float32.
 """
 
 import argparse
-import math
 from collections.abc import Callable
 from typing import Any
 
 import paddle
 
 from manifests.command import print_result, say
-from manifests.errors import UsageError
 from manifests.machine import usable_processors
 from manifests.table import table_lines
 from manifests.wording import count
 from train.bench.interleaved import Samples, is_on_gpu, measure
+from train.bench.machine import require_seconds
 from train.device import set_cpu_threads
 from train.ops.temporal_shift import (
     Shift,
@@ -45,8 +44,7 @@ _VERSIONS: dict[str, Callable[..., paddle.Tensor]] = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if not 0 < arguments.seconds < math.inf:
-        raise UsageError(f"--seconds is above 0, not {arguments.seconds:g}")
+    require_seconds(arguments.seconds)
     processors = usable_processors()
     set_cpu_threads(processors.count)
     device = paddle.get_device() if is_on_gpu() else f"cpu, {count(processors.count, 'thread')} ({processors.reason})"

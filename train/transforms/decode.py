@@ -98,7 +98,7 @@ def render(jpegs: Sequence[bytes], plans: Sequence[Plan], scale: int = 1) -> lis
         except ValueError as error:
             raise error if isinstance(error, BadJpeg) else BadJpeg(position, f"is no valid JPEG: {error}") from error
         for clip_THWC, plan in zip(clips, plans, strict=True):
-            take(frame_HWC, size, plan, clip_THWC[position])
+            take(frame_HWC, scale, plan, clip_THWC[position])
     return clips
 
 
@@ -106,7 +106,7 @@ def render_pictures(pictures: Sequence[Pixels], plan: Plan) -> Pixels:
     """clip_THWC of the plan from frame_HWC of full size."""
     clip_THWC = np.empty((len(pictures), plan.height, plan.width, 3), np.uint8)
     for frame_HWC, out_HWC in zip(pictures, clip_THWC, strict=True):
-        take(frame_HWC, (frame_HWC.shape[1], frame_HWC.shape[0]), plan, out_HWC)
+        take(frame_HWC, 1, plan, out_HWC)
     return clip_THWC
 
 
@@ -118,10 +118,8 @@ def decode(jpeg: bytes, size: tuple[int, int], scale: int, buffer: Pixels) -> Pi
     return frame_HWC
 
 
-def take(frame_HWC: Pixels, size: tuple[int, int], plan: Plan, out_HWC: Pixels) -> None:
-    """Cut, scale and mirror into out_HWC. `size`: (width, height) of the frame at full size, which the box is in."""
-    # The picture may be decoded at 1/n; its last column and row may stand for fewer pixels than n.
-    scale = round(max(size[0] / frame_HWC.shape[1], size[1] / frame_HWC.shape[0]))
+def take(frame_HWC: Pixels, scale: int, plan: Plan, out_HWC: Pixels) -> None:
+    """Cut, scale and mirror into out_HWC. The picture was decoded at 1/`scale`; the box is that of the full size."""
     box = plan.box
     left, right = box.x / scale, (box.x + box.width) / scale
     top, bottom = box.y / scale, (box.y + box.height) / scale
@@ -156,11 +154,3 @@ def _warp(frame_HWC: Pixels, left: float, top: float, width: float, height: floa
         flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
         borderMode=cv2.BORDER_REPLICATE,
     )
-
-
-def flip(clip_THWC: Pixels) -> Pixels:
-    """Left to right, a new array."""
-    flipped_THWC = np.empty_like(clip_THWC)
-    for frame_HWC, flipped_HWC in zip(clip_THWC, flipped_THWC, strict=True):
-        cv2.flip(frame_HWC, 1, dst=flipped_HWC)
-    return flipped_THWC
