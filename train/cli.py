@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import logging
 import signal
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,9 +29,10 @@ from manifests.sources import SourceList, read_sources
 from manifests.wording import count
 from train import __version__
 from train.bench import TABLES
+from train.launch import is_rank, layout_of, run_ranks, settle_in
 from train.memory import keep_freed_memory
 from train.metrics import Accuracy, measure_accuracy
-from train.recipe import RECIPES, TrainRecipe, recipe_file
+from train.recipe import RECIPES, TrainRecipe, recipe_file, require_whole_parts
 from train.slots import num_slots
 from train.transforms.crops import VIEW_CROPS
 from train.videos import DECODERS, Videos, open_videos, subset_names
@@ -74,6 +76,12 @@ def build_parser() -> argparse.ArgumentParser:
     fitting.add_argument(
         "--resume", choices=("auto", "never"), default="auto", help="go on with what RUN holds (default: auto)"
     )
+    fitting.add_argument(
+        "--nproc", type=int, default=1, metavar="N", help="processes on this machine, one for each GPU (default: 1)"
+    )
+    fitting.add_argument("--nnodes", type=int, default=1, metavar="K", help="machines, with N each (default: 1)")
+    fitting.add_argument("--master", metavar="HOST:PORT", help="with --nnodes: where the first machine is reached")
+    fitting.add_argument("--rank", type=int, metavar="R", help="with --nnodes: which of the machines this is, from 0")
 
     evaluating = add_command(commands, "eval", _eval, "score every video of a subset once")
     _add_trained(evaluating)
@@ -198,8 +206,13 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def _fit(arguments: argparse.Namespace) -> int:
+    settle_in()
     first_weights = [] if arguments.init is None else [f"model.init={arguments.init}"]
     recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), [*arguments.set, *first_weights])
+    layout = layout_of(arguments.nproc, arguments.nnodes, arguments.rank, arguments.master)
+    if layout.count > 1 and not is_rank():
+        require_whole_parts(recipe, layout.count)
+        return run_ranks(layout, ["-m", "train", *sys.argv[1:]])
     source_list = _source_list(arguments)
     subsets = subset_names(source_list) if source_list else list(read_description(arguments.data).subsets)
     train_subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
@@ -215,7 +228,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     ranks = join_ranks()
     if not ranks.is_first:
         arguments.quiet = True
-    num_workers, num_threads = _prepare_loading(arguments, recipe, ranks.count)
+    num_workers, num_threads = _prepare_loading(arguments, recipe, ranks.num_here)
 
     data = _open_data(arguments, source_list, [train_subset, val_subset])
     training = ClipDataset(data, train_subset, recipe, training=True)
@@ -264,7 +277,7 @@ def _fit(arguments: argparse.Namespace) -> int:
         }
     rate = f", {fitted.clips_per_s:.0f} clips/s" if fitted.clips_per_s else ", complete already"
     lines = [
-        f"{arguments.out}: {fitted.state.step:,} steps in {fitted.state.epoch} epochs{rate}",
+        f"{arguments.out}: {fitted.state.step:,} steps in {count(fitted.state.epoch, 'epoch')}{rate}",
         f"{val_subset} after the last epoch: {_accuracy_text(fitted.accuracy)}",
     ]
     if isinstance(data, Videos):
@@ -343,9 +356,10 @@ def _first_of(names: tuple[str, ...], subsets: list[str], flag: str) -> str:
 
 
 def _prepare_loading(arguments: argparse.Namespace, recipe: TrainRecipe, num_ranks: int = 1) -> tuple[int, int]:
-    """Data workers and computing threads of each rank, once there is memory for their batches. Raises UsageError."""
+    """Data workers and computing threads of each of this machine's ranks, once there is memory for the batches of all.
+    Raises UsageError."""
     num_workers, num_threads = _share_processors(recipe, num_ranks)
-    require_memory(recipe, num_workers if getattr(arguments, "loader", "paddle") == "paddle" else 0)
+    require_memory(recipe, num_ranks * (num_workers if getattr(arguments, "loader", "paddle") == "paddle" else 0))
     keep_freed_memory()
     return num_workers, num_threads
 
