@@ -239,11 +239,11 @@ def _fit(arguments: argparse.Namespace) -> int:
     validation = ClipDataset(data, val_subset, recipe, training=False)
     _require_loader(arguments, training, validation)
     set_cpu_threads(num_threads)
-    readers = "DALI threads" if arguments.loader == "dali" else "data workers"
+    readers = count(num_workers, "DALI thread" if arguments.loader == "dali" else "data worker")
     say(
         arguments,
         f"{recipe.model.name}: {len(training):,} clips of {train_subset}, {len(validation):,} of {val_subset}; "
-        f"{num_workers} {readers}, {num_threads} CPU threads ({usable_processors().reason})",
+        f"{readers}, {count(num_threads, 'CPU thread')} ({usable_processors().reason})",
     )
     _say_device(arguments)
     if precision := precision_text(recipe.amp, has_gpu=has_gpu()):
