@@ -15,8 +15,13 @@ test: lint
 # A short set of tests with the PaddlePaddle that its package index has for GPUs, in an environment of its own.
 test-paddle-2: .venv-paddle-2/installed
 	.venv-paddle-2/bin/pytest tests/unit/test_optimising.py tests/unit/test_averaging.py tests/unit/test_precision.py \
-		tests/unit/test_checkpoint.py tests/unit/test_temporal_shift.py tests/integration/test_trained.py \
-		tests/integration/test_ranks.py tests/integration/test_train.py
+		tests/unit/test_checkpoint.py tests/unit/test_temporal_shift.py tests/unit/test_loader.py tests/unit/test_device.py \
+		'tests/contract/test_parity.py::test_every_case_of_every_model[pptsm]' \
+		tests/integration/test_ranks.py::test_two_give_what_one_gives \
+		tests/integration/test_train.py::test_all_that_is_drawn_is_drawn_again \
+		tests/integration/test_train.py::test_first_weights_from_another_run \
+		tests/integration/test_trained.py::test_predictions_equal_the_evaluation \
+		tests/integration/test_trained.py::test_an_exported_model_gives_the_scores_of_the_evaluation
 
 lint: .venv/installed-for-tests
 	$(BIN)/ruff check

@@ -154,7 +154,7 @@ def _fail(program: str, arguments: argparse.Namespace, error: Error) -> int:
 
 def resume_hint() -> str:
     """The command that goes on after an interruption: this one."""
-    program = os.path.basename(sys.argv[0]).removesuffix(".py")
+    program = os.path.basename(sys.argv[0].removesuffix("/__main__.py")).removesuffix(".py")
     return f"the same command resumes: {' '.join(map(_quoted, [program, *sys.argv[1:]]))}"
 
 

@@ -4,10 +4,15 @@ import argparse
 import dataclasses
 import importlib
 import logging
+import os
 import signal
+import sys
 import warnings
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from manifests.command import (
     add_command,
@@ -28,9 +33,10 @@ from manifests.sources import SourceList, read_sources
 from manifests.wording import count
 from train import __version__
 from train.bench import TABLES
+from train.launch import is_rank, layout_of, run_ranks, settle_in
 from train.memory import keep_freed_memory
 from train.metrics import Accuracy, measure_accuracy
-from train.recipe import RECIPES, TrainRecipe, recipe_file
+from train.recipe import RECIPES, TrainRecipe, recipe_file, require_whole_parts
 from train.slots import num_slots
 from train.transforms.crops import VIEW_CROPS
 from train.videos import DECODERS, Videos, open_videos, subset_names
@@ -74,6 +80,12 @@ def build_parser() -> argparse.ArgumentParser:
     fitting.add_argument(
         "--resume", choices=("auto", "never"), default="auto", help="go on with what RUN holds (default: auto)"
     )
+    fitting.add_argument(
+        "--nproc", type=int, default=1, metavar="N", help="processes on this machine, one for each GPU (default: 1)"
+    )
+    fitting.add_argument("--nnodes", type=int, default=1, metavar="K", help="machines, with N each (default: 1)")
+    fitting.add_argument("--master", metavar="HOST:PORT", help="with --nnodes: where the first machine is reached")
+    fitting.add_argument("--rank", type=int, metavar="R", help="with --nnodes: which of the machines this is, from 0")
 
     evaluating = add_command(commands, "eval", _eval, "score every video of a subset once")
     _add_trained(evaluating)
@@ -204,8 +216,13 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def _fit(arguments: argparse.Namespace) -> int:
+    settle_in()
     first_weights = [] if arguments.init is None else [f"model.init={arguments.init}"]
     recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), [*arguments.set, *first_weights])
+    layout = layout_of(arguments.nproc, arguments.nnodes, arguments.rank, arguments.master)
+    if layout.count > 1 and not is_rank():
+        require_whole_parts(recipe, layout.count)
+        return run_ranks(layout, ["-m", "train", *sys.argv[1:]])
     source_list = _source_list(arguments)
     subsets = subset_names(source_list) if source_list else list(read_description(arguments.data).subsets)
     train_subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
@@ -221,19 +238,20 @@ def _fit(arguments: argparse.Namespace) -> int:
     ranks = join_ranks()
     if not ranks.is_first:
         arguments.quiet = True
-    num_workers, num_threads = _prepare_loading(arguments, recipe, ranks.count)
+    num_workers, num_threads = _prepare_loading(arguments, recipe, ranks.num_here)
 
     data = _open_data(arguments, source_list, [train_subset, val_subset])
     training = ClipDataset(data, train_subset, recipe, training=True)
     validation = ClipDataset(data, val_subset, recipe, training=False)
     _require_loader(arguments, training, validation)
     set_cpu_threads(num_threads)
-    readers = "DALI threads" if arguments.loader == "dali" else "data workers"
+    readers = count(num_workers, "DALI thread" if arguments.loader == "dali" else "data worker")
     say(
         arguments,
         f"{recipe.model.name}: {len(training):,} clips of {train_subset}, {len(validation):,} of {val_subset}; "
-        f"{num_workers} {readers}, {num_threads} CPU threads ({usable_processors().reason})",
+        f"{readers}, {count(num_threads, 'CPU thread')} ({usable_processors().reason})",
     )
+    _say_device(arguments)
     if precision := precision_text(recipe.amp, has_gpu=has_gpu()):
         say(arguments, precision)
     try:
@@ -261,25 +279,32 @@ def _fit(arguments: argparse.Namespace) -> int:
         "clips_per_s": round(fitted.clips_per_s, 1),
         **dataclasses.asdict(fitted.accuracy),
     }
-    if isinstance(data, Videos):
-        table |= {
-            "decoder": data.decoder,
-            "clips_decoded": fitted.num_clips,
-            "clips_decoded_forward": fitted.num_forward,
-            "videos_failed": data.failed(),
-        }
     rate = f", {fitted.clips_per_s:.0f} clips/s" if fitted.clips_per_s else ", complete already"
     lines = [
-        f"{arguments.out}: {fitted.state.step:,} steps in {fitted.state.epoch} epochs{rate}",
+        f"{arguments.out}: {fitted.state.step:,} steps in {count(fitted.state.epoch, 'epoch')}{rate}",
         f"{val_subset} after the last epoch: {_accuracy_text(fitted.accuracy)}",
     ]
     if isinstance(data, Videos):
-        lines.append(
-            f"{data.decoder} gave {fitted.num_clips:,} clips, {fitted.num_forward:,} of them by decoding from the "
-            "beginning of the video: no index access can be trusted there"
-        )
+        told, line = _decoded(data, fitted.num_clips, fitted.num_forward)
+        table |= told
+        lines.append(line)
     print_result(arguments, table, lines)
     return 0
+
+
+def _decoded(videos: Videos, num_clips: int, num_forward: int) -> tuple[dict[str, Any], str]:
+    """What a result tells of clips that were decoded on the fly."""
+    told = {
+        "decoder": videos.decoder,
+        "clips_decoded": num_clips,
+        "clips_decoded_forward": num_forward,
+        "videos_failed": videos.failed(),
+    }
+    line = (
+        f"{videos.decoder} gave {num_clips:,} clips, {num_forward:,} of them by decoding from the beginning of the "
+        "video: no index access can be trusted there"
+    )
+    return told, line
 
 
 def _data_recipe(data: Path | Videos) -> dict[str, Any]:
@@ -349,9 +374,10 @@ def _first_of(names: tuple[str, ...], subsets: list[str], flag: str) -> str:
 
 
 def _prepare_loading(arguments: argparse.Namespace, recipe: TrainRecipe, num_ranks: int = 1) -> tuple[int, int]:
-    """Data workers and computing threads of each rank, once there is memory for their batches. Raises UsageError."""
+    """Data workers and computing threads of each of this machine's ranks, once there is memory for the batches of all.
+    Raises UsageError."""
     num_workers, num_threads = _share_processors(recipe, num_ranks)
-    require_memory(recipe, num_workers if getattr(arguments, "loader", "paddle") == "paddle" else 0)
+    require_memory(recipe, num_ranks * (num_workers if getattr(arguments, "loader", "paddle") == "paddle" else 0))
     keep_freed_memory()
     return num_workers, num_threads
 
@@ -377,8 +403,14 @@ def require_memory(recipe: TrainRecipe, num_workers: int) -> None:
 
 
 def _require_paddle() -> None:
-    """Raises UsageError where PaddlePaddle is not installed. What it warns about at import is not for users."""
+    """Raises UsageError where PaddlePaddle is not installed, or twice. What it warns about is not for users."""
+    if all(map(_is_installed, ("paddlepaddle", "paddlepaddle-gpu"))):
+        raise UsageError(
+            "paddlepaddle and paddlepaddle-gpu are both installed, and each has overwritten files of the other: "
+            "pip uninstall both, then install one"
+        )
     warnings.filterwarnings("ignore", category=UserWarning, module="paddle")
+    os.environ.setdefault("GLOG_minloglevel", "2")  # of errors it tells; without a GPU it would miss libraries for one
     logging.getLogger().addHandler(logging.NullHandler())  # of a dead worker the loader tells
     # Paddle turns a signal during its import into an ImportError, and puts a handler of its own in place of ours.
     numbers: list[int] = []
@@ -396,7 +428,26 @@ def _require_paddle() -> None:
         raise KeyboardInterrupt
 
 
+def _is_installed(distribution: str) -> bool:
+    try:
+        version(distribution)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _say_device(arguments: argparse.Namespace) -> None:
+    """Where a PaddlePaddle for GPUs computes on the CPU."""
+    import paddle
+
+    from train.device import has_gpu
+
+    if paddle.is_compiled_with_cuda() and not has_gpu():
+        say(arguments, "PaddlePaddle for GPUs finds none here: computing on the CPU")
+
+
 def _eval(arguments: argparse.Namespace) -> int:
+    overrides = _view_overrides(arguments)
     _require_paddle()
     from train.checkpoint import require_same_classes
     from train.dataset import ClipDataset
@@ -405,7 +456,6 @@ def _eval(arguments: argparse.Namespace) -> int:
     from train.scores_file import write_confusion, write_scores
     from train.trained import load_trained
 
-    overrides = _view_overrides(arguments)
     for flag, path in (("--scores", arguments.scores), ("--confusion", arguments.confusion)):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):  # else it shows when all is scored
             raise UsageError(f"{flag} {path} is a folder, or in none: name a file in a folder that there is")
@@ -420,6 +470,7 @@ def _eval(arguments: argparse.Namespace) -> int:
     _require_loader(arguments, dataset)
     require_same_classes(trained.state, dataset.classes_sha256, trained.path, arguments.data)
     set_cpu_threads(num_threads)
+    _say_device(arguments)
     with _loader(arguments, recipe, num_workers, dataset) as loader:
         scores_NK, labels_N = score(trained.model, dataset, recipe, loader, quiet=arguments.quiet)
     accuracy = measure_accuracy(scores_NK, labels_N)
@@ -434,21 +485,29 @@ def _eval(arguments: argparse.Namespace) -> int:
         "num_views": dataset.num_views,
         **dataclasses.asdict(accuracy),
     }
-    print_result(arguments, table, [f"{trained.path} on {arguments.subset}: {_accuracy_text(accuracy)}"])
+    lines = [f"{trained.path} on {arguments.subset}: {_accuracy_text(accuracy)}"]
+    if isinstance(data, Videos):
+        num_forward = dataset.num_views * dataset.num_forward(np.arange(len(dataset)))
+        told, line = _decoded(data, dataset.num_views * len(dataset), num_forward)
+        table |= told
+        lines.append(line)
+    print_result(arguments, table, lines)
     return 0
 
 
 def _predict(arguments: argparse.Namespace) -> int:
     if arguments.top < 1:
         raise UsageError(f"--top is at least 1, not {arguments.top}")
+    overrides = _view_overrides(arguments)
     _require_paddle()
     from train.device import set_cpu_threads
     from train.predict import predict
     from train.trained import load_trained
 
-    trained = load_trained(arguments.run_or_checkpoint, _view_overrides(arguments))
+    trained = load_trained(arguments.run_or_checkpoint, overrides)
     num_workers, num_threads = _prepare_loading(arguments, trained.recipe)
     set_cpu_threads(num_threads)
+    _say_device(arguments)
     predictions = predict(trained, arguments.video, num_workers=num_workers, quiet=arguments.quiet)
     classes = trained.state.classes
     videos, lines = [], []

@@ -51,7 +51,7 @@ from train.models import build_model
 from train.optimising import build_optimizer, rate_at
 from train.precision import Precision, open_precision
 from train.ranks import Ranks
-from train.recipe import TrainRecipe, bound_settings
+from train.recipe import TrainRecipe, bound_settings, require_whole_parts
 from train.sampler import Item, training_batches
 from train.trained import restore
 from train.weights import load_first_weights
@@ -113,7 +113,20 @@ def fit(
         state = _begin_or_resume(
             recipe, training, validation, run, learner, data_recipe or {}, resume=resume, loader=loader.name
         )
+        if not ranks.are_alike(_beginning(recipe, state, model)):
+            raise UsageError(
+                "the processes begin with different recipes, videos, weights or checkpoints: give all the same "
+                f"arguments, and a RUN that all see, not {run} on each machine"
+            )
         return _train(recipe, training, validation, run, loader, learner, state, quiet=quiet)
+
+
+def _beginning(recipe: TrainRecipe, state: State, model: paddle.nn.Layer) -> Iterator[bytes]:
+    """What processes that train together have in common."""
+    told = (bound_settings(recipe), state.step, state.epoch, state.classes, state.training_sha256)
+    yield repr((*told, state.validation_sha256, state.loader)).encode()
+    for weights in model.state_dict().values():
+        yield weights.numpy().tobytes()
 
 
 @dataclass(frozen=True)
@@ -230,7 +243,8 @@ def _train(
     model, optimizer = learner.model, learner.optimizer
     parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
     steps_per_epoch = len(training) // settings.batch_size
-    _require_whole_parts(recipe, training, ranks)
+    _require_a_batch(recipe, training)
+    require_whole_parts(recipe, ranks.count)
     num_steps = steps_per_epoch * settings.num_epochs
     accuracy: Accuracy | None = None
     num_clips, training_s = 0, 0.0
@@ -361,16 +375,12 @@ def _train(
     )
 
 
-def _require_whole_parts(recipe: TrainRecipe, training: ClipDataset, ranks: Ranks) -> None:
+def _require_a_batch(recipe: TrainRecipe, training: ClipDataset) -> None:
     settings = recipe.optimizer
     if len(training) < settings.batch_size:
         raise UsageError(
             f"subset {training.subset!r} has {len(training)} videos, fewer than "
             f"optimizer.batch_size={settings.batch_size}"
-        )
-    if settings.num_parts % ranks.count:
-        raise UsageError(
-            f"optimizer.num_parts is a multiple of the number of processes, {ranks.count}, not {settings.num_parts}"
         )
 
 

@@ -11,6 +11,7 @@ from paddle import nn
 
 from manifests.machine import format_bytes
 from manifests.table import table_lines
+from manifests.wording import count
 from train.models import build_model
 from train.optimising import rate_at
 from train.recipe import TrainRecipe, decay_epochs
@@ -121,14 +122,16 @@ def cost_of_a_clip(model: nn.Layer, num_frames: int, crop_px: int) -> tuple[int,
 
 def plan_lines(plan: Plan) -> list[str]:
     """The plan as text."""
-    steps = "" if plan.num_steps is None else f", {plan.steps_per_epoch:,} steps each, {plan.num_steps:,} in all"
+    steps = ""
+    if plan.num_steps is not None and plan.steps_per_epoch is not None:
+        steps = f", {count(plan.steps_per_epoch, 'step')} each, {plan.num_steps:,} in all"
     parts = "" if plan.parts_per_step == 1 else f", {plan.parts_per_step} of them a step"
     rows = [[f"{epoch:g}", f"{rate:.3g}"] for epoch, rate in plan.rates]
     return [
-        f"{plan.model}: {plan.num_weights:,} weights, {plan.num_epochs} epochs{steps}",
+        f"{plan.model}: {plan.num_weights:,} weights, {count(plan.num_epochs, 'epoch')}{steps}",
         f"forward pass of one clip: {plan.multiply_adds / 1e9:.3g} G multiply-adds",
         f"training: clips of shape {_shape(plan.batch_shape)}{parts}",
-        f"evaluation: {plan.views_per_video} views a video, {_shape(plan.view_shape)} at a time",
+        f"evaluation: {count(plan.views_per_video, 'view')} a video, {_shape(plan.view_shape)} at a time",
         *table_lines(["epoch", "learning rate"], rows),
         f"memory of the device: about {format_bytes(plan.memory_bytes)}, {format_bytes(plan.activation_bytes)} of it "
         "activations",

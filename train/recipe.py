@@ -401,3 +401,13 @@ def bound_settings(recipe: TrainRecipe) -> dict[str, object]:
         for key, value in flat(recipe).items()
         if key == "run.seed" or key.partition(".")[0] not in ("loader", "run")
     }
+
+
+def require_whole_parts(recipe: TrainRecipe, num_processes: int) -> None:
+    """Raises UsageError where the parts of a step cannot be shared out evenly."""
+    num_parts = recipe.optimizer.num_parts
+    if num_parts % num_processes:
+        raise UsageError(
+            f"optimizer.num_parts is a multiple of the number of processes, {num_processes}, not {num_parts}: "
+            f"--set optimizer.num_parts={num_processes} makes each compute a part of every batch"
+        )

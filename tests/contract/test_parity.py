@@ -1,14 +1,24 @@
 """Our models give the logits that PaddleVideo's own code gave, from the same weights and input."""
 
 import json
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from parity import NAMES, PARITY, Recorded
 
+from manifests.machine import usable_processors
+from train.device import set_cpu_threads
 from train.models.slowfast import slow_indices
 
 pytestmark = pytest.mark.skipif(not PARITY.is_dir(), reason=f"the recorded logits are not there: {PARITY}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _all_processors() -> Iterator[None]:
+    set_cpu_threads(usable_processors().count)
+    yield
+    set_cpu_threads(1)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,13 +5,23 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from training_runs import QUIET_IMPORT, end, fit, fit_arguments, metrics_of, wait_for
+from training_runs import (
+    SLOW,
+    assert_nothing_left,
+    assert_one_sentence,
+    end,
+    fit,
+    fit_arguments,
+    metrics_of,
+    processes_of,
+    start,
+    wait_for,
+)
 
 from train.checkpoint import load_checkpoint
 
@@ -26,17 +36,15 @@ SETTINGS = {
 }
 """Two steps an epoch. Precise statistics, since running ones are averages over the ranks in one run only."""
 
-PATCH = f"{QUIET_IMPORT}from train.__main__ import main\nimport sys\nsys.exit(main())\n"
-
-
-SLOW_STEPS = """
-import time, train.loop
-mix = train.loop.mix
-def slow(*arguments, **keywords):
-    time.sleep(1)
-    return mix(*arguments, **keywords)
-train.loop.mix = slow
+SLOW_TRAINING = f"""
+import os
+if "PADDLE_TRAINER_ID" in os.environ:
+    {SLOW.format(training_s=0.25, evaluation_s=0).strip().replace(chr(10), chr(10) + "    ")}
 """
+
+
+def start_two(data: Path, run: Path, **settings: object) -> subprocess.Popen[str]:
+    return start([*fit_arguments(data, run, **settings), "--nproc", "2"])
 
 
 def free_port() -> int:
@@ -46,37 +54,10 @@ def free_port() -> int:
         return port
 
 
-def start_two(arguments: list[str], patch: str = "") -> list[subprocess.Popen[str]]:
-    """As the launcher starts them, without its log files."""
-    ports = [free_port(), free_port()]
-    ends = ",".join(f"127.0.0.1:{port}" for port in ports)
-    started = []
-    for rank in range(2):
-        variables = {
-            "PADDLE_TRAINER_ID": str(rank),
-            "PADDLE_TRAINERS_NUM": "2",
-            "PADDLE_TRAINER_ENDPOINTS": ends,
-            "PADDLE_CURRENT_ENDPOINT": f"127.0.0.1:{ports[rank]}",
-            "PADDLE_DISTRI_BACKEND": "gloo",
-        }
-        command = [sys.executable, "-P", "-c", patch + PATCH, *arguments]
-        started.append(
-            subprocess.Popen(
-                command,
-                env={**os.environ, **variables},
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        )
-    return started
-
-
-def end_two(processes: list[subprocess.Popen[str]], code: int) -> list[str]:
-    ended = [end(process, 120) for process in processes]
-    assert [found for found, _ in ended] == [code, code], ended
-    return [stderr for _, stderr in ended]
+def ranks_of(launcher: subprocess.Popen[str]) -> list[int]:
+    """The process ids of its ranks, in order."""
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text()
+    return sorted(map(int, children.split()))
 
 
 def learned(run: Path, name: str = "last.ckpt") -> dict[str, Any]:
@@ -114,7 +95,7 @@ def alone(prepared: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
 def test_two_give_what_one_gives(prepared: dict[str, Path], alone: Path, tmp_path: Path) -> None:
     """Losses, norms of gradients, weights, velocities and accuracies, with mixup and dropout."""
     two = tmp_path / "two"
-    end_two(start_two(fit_arguments(prepared["arrow"], two, **SETTINGS)), 0)
+    assert end(start_two(prepared["arrow"], two, **SETTINGS)) == (0, "")
     assert_close(two, alone)
     assert sorted(path.name for path in two.iterdir()) == ["best.ckpt", "last.ckpt", "lock", "metrics.jsonl"]
 
@@ -127,22 +108,60 @@ def test_the_comparison_can_fail(prepared: dict[str, Path], alone: Path, tmp_pat
         assert_close(tmp_path / "run", alone)
 
 
-def test_one_signal_stops_both_and_one_alone_resumes(prepared: dict[str, Path], alone: Path, tmp_path: Path) -> None:
-    """A signal that only the second one gets."""
+def test_one_signal_stops_all_and_one_alone_resumes(
+    prepared: dict[str, Path], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a terminal sends it, and one that only the second rank gets."""
     run = tmp_path / "run"
-    arguments = fit_arguments(prepared["arrow"], run, **SETTINGS)
-    processes = start_two(arguments, QUIET_IMPORT + SLOW_STEPS)
-    wait_for(lambda: len(metrics_of(run)) >= 1, processes[0])
-    processes[1].send_signal(signal.SIGTERM)
-    for stderr in end_two(processes, 130):
-        assert "which is saved" in stderr
-    assert 0 < load_checkpoint(run / "last.ckpt").state.step < 4
+    (tmp_path / "sitecustomize.py").write_text(SLOW_TRAINING)
+    with monkeypatch.context() as slowly:
+        slowly.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+        step = 0
+        for is_terminal in (True, False):
+            launcher = start_two(prepared["arrow"], run, **SETTINGS)
+            wait_for(lambda step=step: [line for line in metrics_of(run) if line["step"] > step], launcher)
+            if is_terminal:
+                os.killpg(launcher.pid, signal.SIGINT)
+            else:
+                os.kill(ranks_of(launcher)[1], signal.SIGTERM)
+            code, stderr = end(launcher)
+            assert code == 130, stderr
+            assert_one_sentence(stderr)
+            before, step = step, load_checkpoint(run / "last.ckpt").state.step
+            assert before < step
+            assert f"interrupted after step {step} of 4, which is saved; the same command resumes: train fit " in stderr
+            assert_nothing_left(run)
     code, stderr = fit(prepared["arrow"], run, **SETTINGS)
     assert code == 0, stderr
     assert_close(run, alone)
 
 
+def test_nothing_outlives_its_launcher(prepared: dict[str, Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    settings = {**SETTINGS, "optimizer__num_epochs": 5000, "loader__num_workers": 1}
+    launcher = start_two(prepared["arrow"], run, **settings)
+    wait_for(lambda: metrics_of(run), launcher)
+    assert len(processes_of(run)) == 5
+    launcher.kill()
+    end(launcher)
+    assert_nothing_left(run)
+
+
 def test_parts_that_cannot_be_shared_out(prepared: dict[str, Path], tmp_path: Path) -> None:
-    arguments = fit_arguments(prepared["arrow"], tmp_path / "run", **{**SETTINGS, "optimizer__num_parts": 1})
-    for stderr in end_two(start_two(arguments), 2):
-        assert "optimizer.num_parts is a multiple of the number of processes, 2, not 1" in stderr
+    code, stderr = end(start_two(prepared["arrow"], tmp_path / "run", **{**SETTINGS, "optimizer__num_parts": 1}))
+    assert code == 2
+    assert_one_sentence(stderr)
+    assert "optimizer.num_parts is a multiple of the number of processes, 2, not 1: --set" in stderr
+
+
+def test_processes_of_two_machines_that_begin_with_different_things(prepared: dict[str, Path], tmp_path: Path) -> None:
+    """The machines are this one, both times."""
+    machines = ["--nnodes", "2", "--master", f"127.0.0.1:{free_port()}", "--rank"]
+    processes = [
+        start([*fit_arguments(prepared["arrow"], tmp_path / "run", run__seed=seed, **SETTINGS), *machines, str(seed)])
+        for seed in range(2)
+    ]
+    for code, stderr in [end(process) for process in processes]:
+        assert code == 2, stderr
+        assert_one_sentence(stderr)
+        assert "the processes begin with different recipes, videos, weights or checkpoints" in stderr

@@ -70,7 +70,15 @@ def test_what_a_run_says(sources: Path, train: Prep, tmp_path: Path) -> None:
 
     done = train("eval", tmp_path / "run2", "--data", sources, "--subset", "val", "--json", "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["top1"] == result["top1"]
+    scored = json.loads(done.stdout)
+    assert scored["top1"] == result["top1"]
+    assert (scored["decoder"], scored["clips_decoded"], scored["clips_decoded_forward"]) == ("pyav", 2, 1)
+    assert list(scored["videos_failed"]) == ["val/b/damaged"]
+    done = train("eval", tmp_path / "run2", "--data", sources, "--subset", "val", "--views", "2x3", "--quiet")
+    assert done.stdout.splitlines()[1] == (
+        "pyav gave 12 clips, 6 of them by decoding from the beginning of the video: no index access can be trusted "
+        "there"
+    )
 
 
 def test_what_does_not_fit(sources: Path, prepared: dict[str, Path], train: Prep, tmp_path: Path) -> None:
