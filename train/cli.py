@@ -19,7 +19,6 @@ from manifests.command import (
     run_command,
     say,
 )
-from manifests.dataset import open_dataset
 from manifests.description import read_description
 from manifests.errors import Interrupted, TooManyFailedError, UsageError
 from manifests.machine import available_memory, format_bytes, usable_processors
@@ -359,10 +358,7 @@ def _share_processors(recipe: TrainRecipe, num_ranks: int) -> tuple[int, int]:
 
 def require_memory(recipe: TrainRecipe, num_workers: int) -> None:
     """Raises UsageError where batches on their way from data workers would not fit into memory."""
-    clip = recipe.clip
-    shapes = [(recipe.part_size, clip.num_frames, clip.crop_px), recipe.view_shape]
-    batch_bytes = max(number * frames * side**2 * 3 for number, frames, side in shapes)
-    need, available = num_slots(num_workers) * batch_bytes, available_memory()
+    need, available = num_slots(num_workers) * recipe.largest_batch_bytes, available_memory()
     if available is not None and need > available:
         raise UsageError(
             f"batches on their way from {count(num_workers, 'data worker')} need {format_bytes(need)} of memory, and "
@@ -477,20 +473,30 @@ def _export(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace) -> int:
     recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), arguments.set)
-    num_classes, num_training = 400, None
+    training = None
     if arguments.data is not None:
-        with open_dataset(arguments.data) as dataset:
-            subsets = list(dataset.description.subsets)
-            subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
-            num_classes, num_training = len(dataset.classes), len(dataset.rows(subset))
+        from train.dataset import ClipDataset
+
+        subsets = list(read_description(arguments.data).subsets)
+        subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
+        training = ClipDataset(arguments.data, subset, recipe, training=True)
     _require_paddle()
     from train.device import set_cpu_threads
     from train.plan import make_plan, plan_lines
 
     num_workers, num_threads = _share_processors(recipe, 1)
     set_cpu_threads(num_threads)
-    plan = make_plan(recipe, num_classes=num_classes, num_training=num_training, num_workers=num_workers)
-    print_result(arguments, {**dataclasses.asdict(plan), "memory_bytes": plan.memory_bytes}, plan_lines(plan))
+    plan = make_plan(
+        recipe,
+        num_classes=400 if training is None else len(training.classes),
+        num_workers=num_workers,
+        training=training,
+    )
+    table = {
+        **dataclasses.asdict(plan),
+        **{name: getattr(plan, name) for name in ("memory_bytes", "fewer_steps", "less_work")},
+    }
+    print_result(arguments, table, plan_lines(plan))
     return 0
 
 

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.sampler import Item, epoch_order, evaluation_batches, training_batches
+from train.schedules import Shape
 
 sizes, batch_sizes, seeds, epochs = st.integers(0, 300), st.integers(1, 40), st.integers(0, 2**32), st.integers(0, 999)
 
 
 def batches_of(num_samples: int, batch_size: int, seed: int = 0, epoch: int = 0, **others: int) -> list[list[Item]]:
     return training_batches(
-        num_samples, batch_size=batch_size, num_frames=8, crop_px=56, seed=seed, epoch=epoch, **others
+        num_samples, batch_size=batch_size, shapes=[Shape(1, 8, 56)], seed=seed, epoch=epoch, **others
     )
 
 
@@ -47,7 +48,7 @@ def test_each_seed_and_epoch_has_its_own_order() -> None:
 
 
 def test_items_say_how_to_read() -> None:
-    (batch,) = training_batches(1, batch_size=1, num_frames=4, crop_px=64, seed=5, epoch=3)
+    (batch,) = training_batches(1, batch_size=1, shapes=[Shape(1, 4, 64)], seed=5, epoch=3)
     assert batch == [Item(index=0, num_frames=4, crop_px=64, epoch=3)]
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.schedules import cosine_with_warmup
+from train.rates import cosine_with_warmup, steps_with_warmup
 
 
 def rates(num_steps: int, num_warmup_steps: int, peak: float = 0.1) -> list[float]:
     return [
-        cosine_with_warmup(step, num_steps=num_steps, num_warmup_steps=num_warmup_steps, peak=peak)
+        cosine_with_warmup(step, width=1, end=num_steps, warmup_end=num_warmup_steps, peak=peak)
         for step in range(num_steps)
     ]
 
@@ -50,8 +50,30 @@ def test_up_to_the_peak_then_down_to_almost_nothing(num_steps: int, num_warmup_s
 
 def test_the_warm_up_may_be_the_whole_run() -> None:
     assert rates(3, 3) == pytest.approx([0.1 / 3, 0.2 / 3, 0.1])
-    assert cosine_with_warmup(3, num_steps=3, num_warmup_steps=3, peak=0.1) == 0.1
+    assert cosine_with_warmup(3, width=1, end=3, warmup_end=3, peak=0.1) == 0.1
 
 
 def test_no_peak_is_no_rate() -> None:
     assert rates(5, 2, peak=0.0) == [0.0] * 5
+
+
+def test_the_unit_does_not_matter() -> None:
+    """Epochs of ten steps and of four, against one unit for all steps."""
+    for num_steps in (4, 10):
+        in_epochs = [
+            cosine_with_warmup(step / num_steps, width=1 / num_steps, end=3, warmup_end=0.5, peak=2.0)
+            for step in range(3 * num_steps)
+        ]
+        assert in_epochs == pytest.approx(rates(3 * num_steps, num_steps // 2, peak=2.0))
+
+
+def test_a_warm_up_goes_to_the_rate_that_holds_at_its_end() -> None:
+    """By hand: from 1 to the rate of 3 to 4, which is 7, however the rates before are."""
+    changes = [(0.0, 100.0), (2.0, 50.0), (3.0, 7.0), (4.0, 5.0)]
+
+    def rate(position: float, width: float = 0.0) -> float:
+        return steps_with_warmup(position, width=width, changes=changes, warmup_end=3.0, warmup_from=1.0)
+
+    assert [rate(position) for position in (0, 1, 2, 3, 3.99, 4, 9)] == [1, 3, 5, 7, 7, 5, 5]
+    assert [rate(position, 0.5) for position in (0, 2, 2.5, 3)] == [2, 6, 7, 7]
+    assert steps_with_warmup(0, width=0.1, changes=[(0, 2.0), (0, 3.0)], warmup_end=0) == 3.0
