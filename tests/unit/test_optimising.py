@@ -11,7 +11,7 @@ from paddle_import import paddle
 
 from train.models import MODELS, build_model
 from train.optimising import build_optimizer, clip_gradients, parameter_groups, rate_at
-from train.recipe import Model, Optimizer
+from train.recipe import Model, Optimizer, TrainRecipe
 
 
 def small_model() -> paddle.nn.Layer:

@@ -25,20 +25,20 @@ class _Grouped:
     """num_groups: of the clips of a batch in training; it divides their number."""
 
     num_groups = 1
-    training: bool
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        if self.training and self.num_groups > 1:
-            return _normalise_in_groups(self, x)
-        return super().forward(x)  # type: ignore[misc]
 
 
 class BatchNorm2D(_Grouped, nn.BatchNorm2D):
     """Of pictures x_BCHW."""
 
+    def forward(self, x_BCHW: paddle.Tensor) -> paddle.Tensor:
+        return _forward(self, x_BCHW)
+
 
 class BatchNorm3D(_Grouped, nn.BatchNorm3D):
     """Of clips x_NCTHW."""
+
+    def forward(self, x_NCTHW: paddle.Tensor) -> paddle.Tensor:
+        return _forward(self, x_NCTHW)
 
 
 def set_groups(model: nn.Layer, num_groups: int) -> None:
@@ -48,26 +48,38 @@ def set_groups(model: nn.Layer, num_groups: int) -> None:
             layer.num_groups = num_groups
 
 
+def _forward(norm: Any, x: paddle.Tensor) -> paddle.Tensor:
+    """Without `super().forward`: PaddlePaddle's export cannot convert that."""
+    if norm.training and norm.num_groups > 1:
+        return _normalise_in_groups(norm, x)
+    return _normalise(norm, x, norm._mean, norm._variance, norm._momentum)
+
+
+def _normalise(
+    norm: Any, x: paddle.Tensor, mean_C: paddle.Tensor, variance_C: paddle.Tensor, momentum: float
+) -> paddle.Tensor:
+    return functional.batch_norm(
+        x,
+        mean_C,
+        variance_C,
+        norm.weight,
+        norm.bias,
+        training=norm.training,
+        momentum=momentum,
+        epsilon=norm._epsilon,
+        data_format=norm._data_format,
+    )
+
+
 def _normalise_in_groups(norm: Any, x: paddle.Tensor) -> paddle.Tensor:
     """Piece by piece: on a CPU as fast as the whole, where turning groups into channels takes ten times as long."""
     normalised, statistics = [], []
     for piece in paddle.split(x, norm.num_groups):
         mean_C, variance_C = paddle.zeros_like(norm._mean), paddle.zeros_like(norm._variance)
-        normalised.append(
-            functional.batch_norm(
-                piece,
-                mean_C,
-                variance_C,
-                norm.weight,
-                norm.bias,
-                training=True,
-                momentum=0.0,  # what stays are the statistics of this piece
-                epsilon=norm._epsilon,
-                data_format=norm._data_format,
-            )
-        )
+        normalised.append(_normalise(norm, piece, mean_C, variance_C, 0.0))  # what stays is of this piece alone
         statistics.append((mean_C, variance_C))
-    _keep_statistics(norm, *(paddle.stack(group) for group in zip(*statistics, strict=True)))
+    means_GC, variances_GC = (paddle.stack(found) for found in zip(*statistics, strict=True))
+    _keep_statistics(norm, means_GC, variances_GC)
     return paddle.concat(normalised)
 
 
