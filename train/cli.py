@@ -108,7 +108,8 @@ def build_parser() -> argparse.ArgumentParser:
         choices=TABLES,
         metavar="TABLE",
         help="formats: video, frame folders, shards; decoders: a clip straight from a video; workers: clips/s by data "
-        "workers; loader: each stage, the bottleneck, how many workers; ops: the versions of the temporal shift",
+        "workers; loader: each stage, the bottleneck, how many workers; ops: the versions of the temporal shift; "
+        "multigrid: whole runs without cycles and with them, of prep synth's set if there is no --data",
     )
     bench.add_argument(
         "--data",
@@ -116,12 +117,16 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="OUT|sources.parquet|DIR",
         help="a prepared dataset, or a source list or folder of videos, some of which are prepared for the purpose",
     )
-    bench.add_argument("--recipe", metavar="NAME|FILE", help="whose clips and model (default: that of no recipe)")
+    bench.add_argument(
+        "--recipe", metavar="NAME|FILE", help="whose clips and model (default: none; multigrid: demo_multigrid)"
+    )
     bench.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override a recipe key; may be repeated"
     )
     bench.add_argument("--workers", metavar="N,N", help="workers: numbers of them (default: 0, 1, 2, 4, ...)")
-    bench.add_argument("--seconds", type=float, default=120, metavar="S", help="about so long (default: 120)")
+    bench.add_argument(
+        "--seconds", type=float, default=120, metavar="S", help="about so long, all but multigrid (default: 120)"
+    )
     return parser
 
 
@@ -170,7 +175,7 @@ def _view_overrides(arguments: argparse.Namespace) -> list[str]:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    if arguments.data is None and arguments.table != "ops":
+    if arguments.data is None and arguments.table not in ("ops", "multigrid"):
         raise UsageError(f"train bench {arguments.table} needs --data OUT, or videos: a source list or a folder")
     _require_paddle()
     exit_code: int = importlib.import_module(f"train.bench.{arguments.table}").run(arguments)

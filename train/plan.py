@@ -31,8 +31,8 @@ class StagePlan:
     shapes: (clips of a step, their frames, their side) of its steps in turn. rates: learning rates that hold in it, in
     order, the warm-up aside. norm_groups: in which batch norms see the clips of a part, for each of the shapes.
     num_steps, num_clips: None where the number of videos is not known. plain_epochs: the epochs of the schedule without
-    cycles that have as many steps, the ends of epochs aside. work: multiply-adds of a step in terms of those of a step of
-    the largest clips, on the average; reading: the same of what reading for it takes.
+    cycles that have as many steps, the ends of epochs aside. work: multiply-adds of a step in terms of those of a step
+    of the largest clips, on the average; reading: the same of what reading for it takes.
     """
 
     first_epoch: int
@@ -53,10 +53,11 @@ class Plan:
     """Steps are optimiser steps; None where the number of videos is not known. Bytes are estimates but for weights.
 
     steps_per_epoch: None too where it is not the same for all epochs. plain_num_epochs, plain_num_steps: of the same
-    recipe without cycles. parts_per_step parts of batch_shape are a step with the largest clips. rates: (epoch, learning
-    rate) at the beginning, where it changes its course, and at the end. activation_bytes: what the forward pass of one
-    part keeps for the backward pass, at most. multiply_adds: of convolutions and the classifier, in the forward pass of
-    one of the largest clips. is_reading_measured: whether the stages' `reading` was measured on the dataset.
+    recipe without cycles. parts_per_step parts of batch_shape are a step with the largest clips. rates: (epoch,
+    learning rate) at the beginning, where it changes its course, and at the end. activation_bytes: what the forward
+    pass of one part keeps for the backward pass, at most. multiply_adds: of convolutions and the classifier, in the
+    forward pass of one of the largest clips. batch_bytes: of the clips of a part, at most. is_reading_measured: whether
+    the stages' `reading` was measured on the dataset.
     """
 
     model: str
@@ -273,10 +274,10 @@ def _stage_lines(plan: Plan) -> list[str]:
     return [
         f"multigrid, {plan.cycles} cycle{'s' if plan.cycles == 'both' else ''}:",
         *table_lines(head, rows),
-        f"{plan.fewer_steps:.2f} times fewer steps and {plan.less_work:.2f} times less work than {plan.plain_num_epochs} "
-        "epochs of the largest clips",
-        f"work and reading are those of a step, in steps of the largest clips (reading: {found}): where {most:.1f} times "
-        "the reading of a plain run is more than the data workers give, they set the pace",
+        f"{plan.fewer_steps:.2f} times fewer steps and {plan.less_work:.2f} times less work than "
+        f"{plan.plain_num_epochs} epochs of the largest clips",
+        f"work and reading are those of a step, in steps of the largest clips (reading: {found}); data workers that "
+        f"cannot read {most:.1f} times as fast as the largest clips want it set the pace in some stage",
     ]
 
 

@@ -1,7 +1,7 @@
 """What it takes a data worker to read clips of the shapes of a schedule, in terms of the largest clips.
 
-Larger batches of smaller clips keep the work of a step, not that of reading for it: a small crop of a stored frame costs
-nearly as much as a large one.
+Larger batches of smaller clips keep the work of a step, not that of reading for it: a small crop of a stored frame
+costs nearly as much as a large one.
 """
 
 import time

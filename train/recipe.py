@@ -65,7 +65,8 @@ class Clip:
     `slowfast`; target_fps: `slowfast` stretches its clips by the video's rate over this one, 0 does not.
     crop: of the training, one of train.transforms.crops.CROPS; jitter_min_px, jitter_max_px: ends of the short side
     of `jitter`, for crops of crop_px; min_area: of `random_resized`, as a share of the frame.
-    max_enlargement: how far a crop may be enlarged if that lets the JPEG be decoded at 1/2, 1/4 or 1/8.
+    max_enlargement: how far a crop may be enlarged if that lets the JPEG be decoded at 1/2, 1/4 or 1/8; 0 always
+    decodes at full size.
     flips: mirror half of the training clips; wrong where left and right are classes, unless flip_classes names the
     pairs that a mirror exchanges ("turn left=turn right, ...").
     normalise: one of train.normalisation.NORMALISATIONS, or auto: that of the model.
@@ -104,8 +105,8 @@ class Clip:
             )
         if not 0 < self.min_area <= 1:
             raise ValueError(f"clip.min_area is in (0, 1], not {self.min_area}")
-        if not 1 <= self.max_enlargement <= 8:
-            raise ValueError(f"clip.max_enlargement is in [1, 8], not {self.max_enlargement}")
+        if self.max_enlargement and not 1 <= self.max_enlargement <= 8:
+            raise ValueError(f"clip.max_enlargement is 0 or in [1, 8], not {self.max_enlargement}")
         _require_name("clip.normalise", self.normalise, ("auto", *NORMALISATIONS))
         flip_pairs(self.flip_classes)
 
@@ -292,14 +293,18 @@ class Multigrid:
             raise ValueError(f"multigrid.norm_size is at least 1, not {self.norm_size}")
         if self.evals_per_stage < 0:
             raise ValueError(f"multigrid.evals_per_stage is at least 0, not {self.evals_per_stage}")
-        times, spaces = (_shares(f"multigrid.{name}", getattr(self, name)) for name in ("time_factors", "space_factors"))
+        times, spaces = (
+            _shares(f"multigrid.{name}", getattr(self, name)) for name in ("time_factors", "space_factors")
+        )
         if len(times) != len(spaces) or not times[-1] == spaces[-1] == 1:
             raise ValueError(
                 "multigrid.time_factors and multigrid.space_factors are as many and end with 1, not "
                 f"{self.time_factors!r} and {self.space_factors!r}"
             )
         if len(_shares("multigrid.short_factors", self.short_factors)) != 2:
-            raise ValueError(f"multigrid.short_factors is a list of two, such as '0.5, 0.7071', not {self.short_factors!r}")
+            raise ValueError(
+                f"multigrid.short_factors is a list of two, such as '0.5, 0.7071', not {self.short_factors!r}"
+            )
 
     @property
     def has_long_cycle(self) -> bool:
@@ -307,7 +312,9 @@ class Multigrid:
 
     @property
     def factors(self) -> Factors:
-        times, spaces, short = (_shares("", text) for text in (self.time_factors, self.space_factors, self.short_factors))
+        times, spaces, short = (
+            _shares("", text) for text in (self.time_factors, self.space_factors, self.short_factors)
+        )
         return Factors(tuple(zip(times, spaces, strict=True)), (short[0], short[1]))
 
 
@@ -429,8 +436,8 @@ class TrainRecipe:
             decays = decay_epochs(settings.decay_epochs)
             if settings.schedule != "step" or not decays or decays[-1] >= settings.num_epochs:
                 raise ValueError(
-                    f"multigrid.cycles={cycles} goes through its shapes before each of optimizer.decay_epochs: it needs "
-                    "optimizer.schedule=step and some of them, all before optimizer.num_epochs"
+                    f"multigrid.cycles={cycles} goes through its shapes before each of optimizer.decay_epochs: it "
+                    "needs optimizer.schedule=step and some of them, all before optimizer.num_epochs"
                 )
         try:
             schedule = self.schedule
@@ -442,8 +449,9 @@ class TrainRecipe:
         for _, num_frames, crop_px in self.part_shapes:
             if num_frames % multiple or crop_px < 16:
                 raise ValueError(
-                    f"multigrid.cycles={cycles} has clips of {num_frames} frames and {crop_px} px, and {self.model.name} "
-                    f"takes multiples of {multiple} frames, and at least 16 px: use other factors, or larger clips"
+                    f"multigrid.cycles={cycles} has clips of {num_frames} frames and {crop_px} px, and "
+                    f"{self.model.name} takes frames in multiples of {multiple}, and at least 16 px: use other "
+                    "factors, or larger clips"
                 )
 
     @cached_property

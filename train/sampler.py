@@ -5,7 +5,6 @@ Arrays: order_N int64, sample indices.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -53,16 +52,14 @@ def training_batches(
     """
     order_N = epoch_order(num_samples, seed, epoch)
     sizes = [batch_size * shape.multiple for shape in shapes]
-    steps = range(num_steps(num_samples, sizes))
-    ends = list(accumulate(sizes[step % len(sizes)] for step in steps))
-    return [
-        [
-            Item(int(index), shape.num_frames, shape.crop_px, epoch)
-            for index in order_N[ends[step] - sizes[step % len(sizes)] + rank : ends[step] : num_ranks]
-        ]
-        for step in steps[first_step:]
-        for shape in [shapes[step % len(shapes)]]
-    ]
+    batches, begin = [], 0
+    for step in range(num_steps(num_samples, sizes)):
+        shape, end = shapes[step % len(shapes)], begin + sizes[step % len(sizes)]
+        if step >= first_step:
+            own = order_N[begin + rank : end : num_ranks].tolist()
+            batches.append([Item(index, shape.num_frames, shape.crop_px, epoch) for index in own])
+        begin = end
+    return batches
 
 
 def evaluation_batches(

@@ -13,6 +13,7 @@ stage with one shape.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 CYCLES = ("off", "short", "long", "both")
@@ -65,8 +66,8 @@ class Schedule:
         return self.stages[-1].end_epoch
 
     def stage_of(self, epoch: int) -> Stage:
-        """Raises IndexError for an epoch after the last."""
-        return [stage for stage in self.stages if stage.first_epoch <= epoch < stage.end_epoch][0]
+        """Raises StopIteration for an epoch after the last."""
+        return next(stage for stage in self.stages if stage.first_epoch <= epoch < stage.end_epoch)
 
     def rates_of(self, stage: Stage) -> list[float]:
         """The multiples that hold in its epochs, in order."""
@@ -123,21 +124,17 @@ def multigrid_schedule(
     weights = [_mean_multiple(size, base, crop_px, factors.short if has_short else ()) for base in bases]
     lengths = _long_lengths(num_epochs, decay_epochs, weights)
     stretch = num_epochs * epoch_factor / sum(lengths)
-    ends, total = [], 0.0
-    for length in lengths:
-        total += length * stretch
-        ends.append(round(total))
+    ends = [round(total) for total in accumulate(length * stretch for length in lengths)]
     places = [(number // len(bases), bases[number % len(bases)]) for number in range(len(ends) - 1)]
     places.append((len(decay_epochs), bases[-1]))
     stages = tuple(
         Stage(begin, end, short_cycle(base, crop_px, factors.short) if has_short else (base,))
-        for begin, end, (_, base) in zip([0, *ends], ends, places, strict=False)
+        for begin, end, (_, base) in zip([0, *ends[:-1]], ends, places, strict=True)
     )
     rates = [decay_factor**decays * base.multiple for decays, base in places]
+    changes = [(stage.first_epoch, rate) for stage, rate in zip(stages, rates, strict=True)]
     # The first half of the last stage keeps the rate before it.
-    changes = [*((stage.first_epoch, rate) for stage, rate in zip(stages[:-1], rates, strict=False))]
-    last = stages[-1]
-    changes += [(last.first_epoch, rates[-2]), ((last.first_epoch + last.end_epoch) // 2, rates[-1])]
+    changes[-1:] = [(ends[-2], rates[-2]), ((ends[-2] + ends[-1]) // 2, rates[-1])]
     return Schedule(stages, tuple(changes))
 
 
@@ -204,10 +201,10 @@ def _mean_multiple(size: int, base: Shape, crop_px: int, short_factors: Sequence
 def _long_lengths(num_epochs: int, decay_epochs: Sequence[float], weights: Sequence[float]) -> list[float]:
     """Epochs of each stage before they are stretched and rounded: those of the base schedule up to each decay, shared
     by `weights`; then the rest, shortened by as many iterations as the stages before save."""
-    begins = [0, *decay_epochs]
+    begins = [0, *decay_epochs[:-1]]
     lengths = [
         (end - begin) * weight / sum(weights)
-        for begin, end in zip(begins, decay_epochs, strict=False)
+        for begin, end in zip(begins, decay_epochs, strict=True)
         for weight in weights
     ]
     iterations = sum(length / weights[number % len(weights)] for number, length in enumerate(lengths))

@@ -49,7 +49,7 @@ def refusal(*overrides: str) -> str:
         ("clip.crop=ten", "clip.crop is one of multi_scale, random_resized, jitter, centre, not 'ten'"),
         ("clip.jitter_max_px=255", "clip.jitter_max_px is at least clip.jitter_min_px, 256, not 255"),
         ("clip.min_area=0", "clip.min_area is in (0, 1], not 0.0"),
-        ("clip.max_enlargement=0.9", "clip.max_enlargement is in [1, 8], not 0.9"),
+        ("clip.max_enlargement=0.9", "clip.max_enlargement is 0 or in [1, 8], not 0.9"),
         ("clip.normalise=none", "clip.normalise is one of auto, imagenet, kinetics, not 'none'"),
         ("clip.flip_classes=a", "clip.flip_classes is a list such as 'turn left=turn right, ...', not 'a'"),
         ("clip.flip_classes=a=a", "clip.flip_classes is a list such as 'turn left=turn right, ...', not 'a=a'"),

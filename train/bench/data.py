@@ -56,7 +56,7 @@ def measured_data(data: Path, stores: Sequence[str]) -> Iterator[Data]:
             write_sources(sources, source_list)
         for store in stores:
             settings = [word for setting in _STORED for word in ("--set", setting)]
-            _prep("extract", sources, "--out", folder / store, "--store", store, "--quiet", *settings)
+            run_prep("extract", sources, "--out", folder / store, "--store", store, "--quiet", *settings)
         note = f"{len(source_list.sources)} videos of {data}, stored in native size at quality 95"
         yield Data({store: folder / store for store in stores}, sources, note)
 
@@ -76,14 +76,14 @@ def some_videos(source_list: SourceList, num_most: int) -> SourceList:
 def _scanned(data: Path, folder: Path) -> SourceList:
     if data.is_dir():
         scan = folder / "scan.parquet"
-        _prep("scan", os.path.abspath(data), "--dataset", "folder", "--out", scan, "--quiet")
+        run_prep("scan", os.path.abspath(data), "--dataset", "folder", "--out", scan, "--quiet")
         return read_sources(scan)
     if not data.exists():
         raise UsageError(f"--data {data} is not there: give a prepared dataset, a source list, or a folder of videos")
     return read_sources(data)
 
 
-def _prep(*arguments: object) -> None:
+def run_prep(*arguments: object) -> None:
     """Raises UsageError with what it has to say, unless there is something to measure then."""
     command = [sys.executable, "-P", "-m", "prep", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
