@@ -109,3 +109,34 @@ def test_the_views_of_a_sample_come_one_after_the_other() -> None:
         [(1, 2), (3, 0)],
         [(3, 1), (3, 2)],
     ]
+
+
+# --- Batches of varying shape ---
+
+shapes_st = st.lists(st.builds(Shape, st.integers(1, 5), st.integers(1, 8), st.integers(16, 64)), min_size=1, max_size=3)
+
+
+@given(sizes, st.integers(1, 3), st.integers(1, 3), shapes_st, seeds, st.data())
+def test_shapes_take_turns(
+    num_samples: int, per_rank: int, num_ranks: int, shapes: list[Shape], seed: int, data: Any
+) -> None:
+    """The order of the epoch, cut one after the other; all ranks have one shape at one step; a later first step gives
+    the rest, in the middle of a turn too."""
+    batch_size = per_rank * num_ranks
+
+    def batches(**others: int) -> list[list[Item]]:
+        return training_batches(num_samples, batch_size=batch_size, shapes=shapes, seed=seed, epoch=3, **others)
+
+    whole = batches()
+    for step, batch in enumerate(whole):
+        shape = shapes[step % len(shapes)]
+        assert len(batch) == batch_size * shape.multiple
+        assert {item[1:3] for item in batch} == {(shape.num_frames, shape.crop_px)}
+    met = indices_of(whole)
+    assert met == epoch_order(num_samples, seed, 3)[: len(met)].tolist()
+    assert num_samples - len(met) < batch_size * shapes[len(whole) % len(shapes)].multiple
+    shares = [batches(rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
+    for step, batch in enumerate(whole):
+        assert [share[step][place] for place in range(len(shares[0][step])) for share in shares] == batch
+    first_step = data.draw(st.integers(0, len(whole)))
+    assert batches(first_step=first_step) == whole[first_step:]
