@@ -113,7 +113,9 @@ def test_the_views_of_a_sample_come_one_after_the_other() -> None:
 
 # --- Batches of varying shape ---
 
-shapes_st = st.lists(st.builds(Shape, st.integers(1, 5), st.integers(1, 8), st.integers(16, 64)), min_size=1, max_size=3)
+shapes_st = st.lists(
+    st.builds(Shape, st.integers(1, 5), st.integers(1, 8), st.integers(16, 64)), min_size=1, max_size=3
+)
 
 
 @given(sizes, st.integers(1, 3), st.integers(1, 3), shapes_st, seeds, st.data())
