@@ -26,7 +26,7 @@ TINY = {
 """With `prepared` of conftest.py: 4 steps an epoch, 12 in all. Dropout, so that its draws count too."""
 
 STEPS_PER_EPOCH = 4
-TIMES = ("clips_per_s", "data_wait_share", "memory_bytes")
+TIMES = ("clips_per_s", "data_wait_share", "memory_bytes", "seconds")
 
 SLOW = """
 import time

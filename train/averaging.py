@@ -7,9 +7,8 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from train.models.norms import NORMS
 from train.ranks import Ranks
-
-_NORMS = (nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D)
 
 
 class MovingAverage:
@@ -52,7 +51,7 @@ class MovingAverage:
 
 
 def _statistics_of(model: nn.Layer) -> list[str]:
-    norms = [name for name, layer in model.named_sublayers() if isinstance(layer, _NORMS)]
+    norms = [name for name, layer in model.named_sublayers() if isinstance(layer, NORMS)]
     return [f"{name}.{which}" for name in norms for which in ("_mean", "_variance")]
 
 
@@ -61,7 +60,7 @@ def running_statistics(model: nn.Layer) -> list[paddle.Tensor]:
     return [
         statistic
         for layer in model.sublayers()
-        if isinstance(layer, _NORMS)
+        if isinstance(layer, NORMS)
         for statistic in (layer._mean, layer._variance)
     ]
 
@@ -73,7 +72,7 @@ def set_precise_statistics(model: nn.Layer, batches: Iterator[paddle.Tensor], ra
     Peng et al., MegDet, CVPR 2018; Wu and Johnson, Rethinking "Batch" in BatchNorm, 2021. An exception leaves them as
     they were.
     """
-    norms = [layer for layer in model.sublayers() if isinstance(layer, _NORMS)]
+    norms = [layer for layer in model.sublayers() if isinstance(layer, NORMS)]
     statistics = running_statistics(model)
     before = [statistic.clone() for statistic in statistics]
     momenta = [norm._momentum for norm in norms]

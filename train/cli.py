@@ -24,7 +24,6 @@ from manifests.command import (
     run_command,
     say,
 )
-from manifests.dataset import open_dataset
 from manifests.description import read_description
 from manifests.errors import Interrupted, TooManyFailedError, UsageError
 from manifests.machine import available_memory, format_bytes, usable_processors
@@ -121,7 +120,8 @@ def build_parser() -> argparse.ArgumentParser:
         choices=TABLES,
         metavar="TABLE",
         help="formats: video, frame folders, shards; decoders: a clip straight from a video; workers: clips/s by data "
-        "workers; loader: each stage, the bottleneck, how many workers; ops: the versions of the temporal shift",
+        "workers; loader: each stage, the bottleneck, how many workers; ops: the versions of the temporal shift; "
+        "multigrid: whole runs without cycles and with them, of prep synth's set if there is no --data",
     )
     bench.add_argument(
         "--data",
@@ -129,7 +129,9 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="OUT|sources.parquet|DIR",
         help="a prepared dataset, or a source list or folder of videos, some of which are prepared for the purpose",
     )
-    bench.add_argument("--recipe", metavar="NAME|FILE", help="whose clips and model (default: that of no recipe)")
+    bench.add_argument(
+        "--recipe", metavar="NAME|FILE", help="whose clips and model (default: none; multigrid: demo_multigrid)"
+    )
     bench.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override a recipe key; may be repeated"
     )
@@ -139,7 +141,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=float,
         default=120,
         metavar="S",
-        help="about so long, and as long as some rounds take (default: 120)",
+        help="about so long, and as long as some rounds take; all but multigrid (default: 120)",
     )
     return parser
 
@@ -189,7 +191,7 @@ def _view_overrides(arguments: argparse.Namespace) -> list[str]:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    if arguments.data is None and arguments.table != "ops":
+    if arguments.data is None and arguments.table not in ("ops", "multigrid"):
         raise UsageError(f"train bench {arguments.table} needs --data OUT, or videos: a source list or a folder")
     _require_paddle()
     exit_code: int = importlib.import_module(f"train.bench.{arguments.table}").run(arguments)
@@ -391,10 +393,7 @@ def _share_processors(recipe: TrainRecipe, num_ranks: int) -> tuple[int, int]:
 
 def require_memory(recipe: TrainRecipe, num_workers: int) -> None:
     """Raises UsageError where batches on their way from data workers would not fit into memory."""
-    clip = recipe.clip
-    shapes = [(recipe.part_size, clip.num_frames, clip.crop_px), recipe.view_shape]
-    batch_bytes = max(number * frames * side**2 * 3 for number, frames, side in shapes)
-    need, available = num_slots(num_workers) * batch_bytes, available_memory()
+    need, available = num_slots(num_workers) * recipe.largest_batch_bytes, available_memory()
     if available is not None and need > available:
         raise UsageError(
             f"batches on their way from {count(num_workers, 'data worker')} need {format_bytes(need)} of memory, and "
@@ -545,20 +544,30 @@ def _export(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace) -> int:
     recipe = load_recipe(TrainRecipe, recipe_file(arguments.recipe), arguments.set)
-    num_classes, num_training = 400, None
+    training = None
     if arguments.data is not None:
-        with open_dataset(arguments.data) as dataset:
-            subsets = list(dataset.description.subsets)
-            subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
-            num_classes, num_training = len(dataset.classes), len(dataset.rows(subset))
+        from train.dataset import ClipDataset
+
+        subsets = list(read_description(arguments.data).subsets)
+        subset = arguments.train_subset or _first_of(_TRAINING_SUBSETS, subsets, "--train-subset")
+        training = ClipDataset(arguments.data, subset, recipe, training=True)
     _require_paddle()
     from train.device import set_cpu_threads
     from train.plan import make_plan, plan_lines
 
     num_workers, num_threads = _share_processors(recipe, 1)
     set_cpu_threads(num_threads)
-    plan = make_plan(recipe, num_classes=num_classes, num_training=num_training, num_workers=num_workers)
-    print_result(arguments, {**dataclasses.asdict(plan), "memory_bytes": plan.memory_bytes}, plan_lines(plan))
+    plan = make_plan(
+        recipe,
+        num_classes=400 if training is None else len(training.classes),
+        num_workers=num_workers,
+        training=training,
+    )
+    table = {
+        **dataclasses.asdict(plan),
+        **{name: getattr(plan, name) for name in ("memory_bytes", "fewer_steps", "less_work")},
+    }
+    print_result(arguments, table, plan_lines(plan))
     return 0
 
 

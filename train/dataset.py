@@ -20,8 +20,9 @@ from manifests.dataset import open_dataset
 from manifests.description import hash_classes
 from manifests.errors import DamagedError, Error, UsageError
 from train.clips import training_clip, view_clips
-from train.recipe import TrainRecipe, flip_pairs
+from train.recipe import Clip, TrainRecipe, flip_pairs
 from train.sampler import Item
+from train.schedules import jitter_ends, longest_interval
 from train.transforms.colour import ColourJitter, jitter_colours
 from train.transforms.crops import (
     VIEW_CROPS,
@@ -249,7 +250,12 @@ class ClipDataset:
     def _draw_indices(self, row: int, item: Item, rng: np.random.Generator) -> list[int]:
         clip, views = self._recipe.clip, self._recipe.views
         num_frames = int(self._dataset.num_frames[row])
-        span = float(clip.interval)
+        interval = clip.interval
+        if self._training and clip.sampler in ("strided", "slowfast"):
+            longest = longest_interval(interval, item.num_frames, clip.num_frames)
+            if longest > interval:  # else nothing is drawn
+                interval = int(rng.integers(interval, longest + 1))
+        span = float(interval)
         if clip.sampler == "slowfast" and clip.target_fps:
             span *= self._stored_fps(row, clip.target_fps) / clip.target_fps
         if self._training:
@@ -272,19 +278,8 @@ class ClipDataset:
         if not self._training:
             plans = view_plans(width, height, views.crops, item.crop_px)
             return plans[item.view % len(plans)]
-        box = self._draw_box(width, height, item.crop_px, rng)
+        box = training_box(clip, width, height, item.crop_px, rng)
         return Plan(box, item.crop_px, item.crop_px, flip=clip.flips and rng.random() < 0.5)
-
-    def _draw_box(self, width: int, height: int, crop_px: int, rng: np.random.Generator) -> Box:
-        clip = self._recipe.clip
-        if clip.crop == "multi_scale":
-            return multi_scale_box(width, height, rng)
-        if clip.crop == "random_resized":
-            return random_resized_box(width, height, rng, area=(clip.min_area, 1.0))
-        if clip.crop == "jitter":
-            low = clip.jitter_min_px * crop_px / clip.crop_px  # of a smaller crop: as PySlowFast's multigrid has it
-            return jitter_box(width, height, crop_px, (low, clip.jitter_max_px), rng)
-        return centre_box(width, height)
 
     def _augmented(self, clip_THWC: Pixels, rng: np.random.Generator) -> Pixels:
         augment = self._recipe.augment
@@ -300,6 +295,18 @@ class ClipDataset:
         where = f"{video['location']} row {video['row']}" if video["row"] >= 0 else video["location"]
         message = f"frame {index} of video {video['video_id']} in {where} {problem}"
         return DamagedError(f"{message}; prep verify --deep finds all such frames")
+
+
+def training_box(clip: Clip, width: int, height: int, crop_px: int, rng: np.random.Generator) -> Box:
+    """What a training clip of this recipe shows of frames of this size, drawn."""
+    if clip.crop == "multi_scale":
+        return multi_scale_box(width, height, rng)
+    if clip.crop == "random_resized":
+        return random_resized_box(width, height, rng, area=(clip.min_area, 1.0))
+    if clip.crop == "jitter":
+        ends = jitter_ends(clip.jitter_min_px, clip.jitter_max_px, crop_px, clip.crop_px)
+        return jitter_box(width, height, crop_px, ends, rng)
+    return centre_box(width, height)
 
 
 def _mirrored_labels(flip_classes: str, classes: Sequence[str]) -> npt.NDArray[np.int64]:

@@ -2,7 +2,8 @@
 
 Order, augmentation and dropout are functions of (seed, epoch, step, sample), so a run that stops after any step and
 resumes goes through the same losses and weights as one that does not stop. A step is an optimiser step: its batch is
-computed in parts, by the ranks and one after the other, and part p has the clips p, p + parts, ... of the batch.
+computed in parts, by the ranks and one after the other, and part p has the clips p, p + parts, ... of the batch. Its
+shape is the schedule's (train.schedules); a plain run is the case of one shape.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -48,11 +49,13 @@ from train.loader import Batch, Batches
 from train.metrics import Accuracy
 from train.mixing import mix
 from train.models import build_model
+from train.models.norms import set_groups
 from train.optimising import build_optimizer, rate_at
 from train.precision import Precision, open_precision
 from train.ranks import Ranks
 from train.recipe import TrainRecipe, bound_settings, require_whole_parts
 from train.sampler import Item, training_batches
+from train.schedules import Shape
 from train.trained import restore
 from train.weights import load_first_weights
 
@@ -242,10 +245,10 @@ def _train(
     settings, ranks, precision = recipe.optimizer, learner.ranks, learner.precision
     model, optimizer = learner.model, learner.optimizer
     parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
-    steps_per_epoch = len(training) // settings.batch_size
+    schedule = recipe.schedule
     _require_a_batch(recipe, training)
     require_whole_parts(recipe, ranks.count)
-    num_steps = steps_per_epoch * settings.num_epochs
+    num_steps = recipe.num_steps(len(training))
     accuracy: Accuracy | None = None
     num_clips, training_s = 0, 0.0
     num_forward = num_forward_logged = num_evaluated = 0
@@ -267,14 +270,20 @@ def _train(
         tqdm(total=num_steps, initial=state.step, unit="step", disable=True if quiet else None) as bar,
     ):
         saved_s = time.monotonic()
-        while state.epoch < settings.num_epochs:
-            parts = _parts_of_epoch(recipe, len(training), state.epoch, state.step_in_epoch, ranks)
+        spent = _Spent()
+        while state.epoch < schedule.num_epochs:
+            stage = schedule.stage_of(state.epoch)
+            steps_per_epoch = recipe.steps_per_epoch(stage, len(training))
+            parts = _parts_of_epoch(recipe, len(training), stage.shapes, state.epoch, state.step_in_epoch, ranks)
             model.train()
             asked_s = time.monotonic()
             for batches in stop.while_waiting(loader.batches(training, parts), settings.num_parts // ranks.count):
                 got_s = time.monotonic()
 
                 # Forward and backward, part by part; whatever draws at random draws from (seed, step, part).
+                shape = stage.shape_of(state.step_in_epoch)
+                batch_size = settings.batch_size * shape.multiple
+                set_groups(model, recipe.norm_groups(shape.multiple))
                 losses = []
                 for number, batch in enumerate(batches):
                     part = number * ranks.count + ranks.rank
@@ -298,7 +307,8 @@ def _train(
                     raise _not_finite(f"the loss is {value}", state, training, batches)
                 ranks.average([parameter.grad for parameter in parameters if parameter.grad is not None])
                 ranks.average(running_statistics(model))
-                rate = rate_at(settings, state.step, steps_per_epoch)
+                position = state.epoch + state.step_in_epoch / steps_per_epoch
+                rate = rate_at(settings, schedule, position, 1 / steps_per_epoch)
                 optimizer.set_lr(rate)
                 norm = precision.step(optimizer, parameters, settings.clip_norm)
                 learner.restored.clear()
@@ -310,9 +320,10 @@ def _train(
 
                 # Account.
                 done_s = time.monotonic()
-                num_clips += settings.batch_size
+                num_clips += batch_size
                 num_forward += sum(training.num_forward(batch.indices_N) for batch in batches)
                 training_s += done_s - asked_s
+                spent.add(batch_size, done_s - asked_s, got_s - asked_s)
                 if state.step % recipe.run.log_every_steps == 0 or state.step == num_steps:
                     wait_share = (got_s - asked_s) / (done_s - asked_s)
                     memory_bytes = _peak_memory()
@@ -323,7 +334,10 @@ def _train(
                         loss=value,
                         learning_rate=rate,
                         gradient_norm=norm,
-                        clips_per_s=round(settings.batch_size / (done_s - asked_s), 1),
+                        batch_size=batch_size,
+                        num_frames=shape.num_frames,
+                        crop_px=shape.crop_px,
+                        clips_per_s=round(batch_size / (done_s - asked_s), 1),
                         data_wait_share=round(wait_share, 3),
                         memory_bytes=memory_bytes,
                         **({"clips_forward": num_forward - num_forward_logged} if training.is_on_the_fly else {}),
@@ -346,18 +360,23 @@ def _train(
                 asked_s = time.monotonic()
 
             # The epoch is complete: evaluate, keep the best. A run that stops in the evaluation begins it anew.
-            if not stop.is_asked:
+            is_evaluated = schedule.is_evaluated(state.epoch, recipe.evals_per_stage)
+            if is_evaluated and not stop.is_asked:
                 accuracy = _evaluate_epoch(recipe, training, validation, learner, loader, stop, state.epoch)
             if ranks.any(stop.is_asked):
                 save(LAST)
                 raise Interrupted(f"interrupted after step {state.step} of {num_steps}, which is saved")
-            assert accuracy is not None
             state = replace(state, epoch=state.epoch + 1, step_in_epoch=0)
+            if not is_evaluated:
+                continue
+            assert accuracy is not None
             num_evaluated += 1
             forward = {"clips_forward": num_views_forward} if validation.is_on_the_fly else {}
             metrics.write(kind="eval", step=state.step, epoch=state.epoch, **dataclasses.asdict(accuracy), **forward)
             is_best = state.best_top1 is None or accuracy.top1 > state.best_top1
             state = replace(state, best_top1=accuracy.top1 if is_best else state.best_top1)
+            if state.epoch == stage.end_epoch:
+                metrics.write(kind="stage", step=state.step, epoch=state.epoch, **stage.base._asdict(), **spent.take())
             if is_best:
                 save(BEST)
             save(LAST)
@@ -377,15 +396,17 @@ def _train(
 
 def _require_a_batch(recipe: TrainRecipe, training: ClipDataset) -> None:
     settings = recipe.optimizer
-    if len(training) < settings.batch_size:
+    largest = max(shape.multiple for stage in recipe.schedule.stages if stage.num_epochs for shape in stage.shapes)
+    if len(training) < settings.batch_size * largest:
+        times = f" times {largest} (multigrid.cycles={recipe.multigrid.cycles})" if largest > 1 else ""
         raise UsageError(
             f"subset {training.subset!r} has {len(training)} videos, fewer than "
-            f"optimizer.batch_size={settings.batch_size}"
+            f"optimizer.batch_size={settings.batch_size}{times}"
         )
 
 
 def _parts_of_epoch(
-    recipe: TrainRecipe, num_samples: int, epoch: int, first_step: int, ranks: Ranks
+    recipe: TrainRecipe, num_samples: int, shapes: Sequence[Shape], epoch: int, first_step: int, ranks: Ranks
 ) -> list[list[Item]]:
     """What this rank computes from `first_step` of an epoch on, part by part."""
     settings, num_parts = recipe.optimizer, recipe.optimizer.num_parts
@@ -393,8 +414,7 @@ def _parts_of_epoch(
         training_batches(
             num_samples,
             batch_size=settings.batch_size,
-            num_frames=recipe.clip.num_frames,
-            crop_px=recipe.clip.crop_px,
+            shapes=shapes,
             seed=recipe.run.seed,
             epoch=epoch,
             first_step=first_step,
@@ -423,15 +443,19 @@ def _evaluate_epoch(
     stop: "_Stop",
     epoch: int,
 ) -> Accuracy | None:
-    """Before it, where the recipe says so, batch norms take precise statistics from the first batches of the epoch.
+    """Before it, where the recipe says so, batch norms take precise statistics from the first samples of the epoch, in
+    clips and batches of the shape that evaluations have too, the largest.
 
     None where a signal came: then nothing has changed.
     """
     number, every = recipe.average.precise_bn_batches, recipe.average.precise_bn_every_epochs
-    is_due = number and ((epoch + 1) % every == 0 or epoch + 1 == recipe.optimizer.num_epochs)
+    is_due = number and ((epoch + 1) % every == 0 or epoch + 1 == recipe.schedule.num_epochs)
 
     def clips() -> Iterator[paddle.Tensor]:
-        parts = _parts_of_epoch(recipe, len(training), epoch, 0, learner.ranks)[: -(-number // learner.ranks.count)]
+        largest = recipe.schedule.stages[-1].base
+        set_groups(learner.model, recipe.norm_groups(largest.multiple))
+        parts = _parts_of_epoch(recipe, len(training), [largest], epoch, 0, learner.ranks)
+        parts = parts[: -(-number // learner.ranks.count)]
         for batches in stop.while_waiting(loader.batches(training, parts), 1):
             yield normalise(batches[0].clips_NTHWC, recipe.normalisation)
         if stop.is_asked and learner.ranks.count == 1:
@@ -452,6 +476,31 @@ def _score(recipe: TrainRecipe, validation: ClipDataset, learner: _Learner, load
     return evaluate(
         learner.model, validation, recipe, loader, quiet=True, ranks=learner.ranks, precision=learner.precision
     )
+
+
+@dataclass
+class _Spent:
+    """What the steps of a stage have taken, as far as this process has gone through them."""
+
+    num_clips: int = 0
+    seconds: float = 0.0
+    waiting_s: float = 0.0
+
+    def add(self, num_clips: int, seconds: float, waiting_s: float) -> None:
+        self.num_clips += num_clips
+        self.seconds += seconds
+        self.waiting_s += waiting_s
+
+    def take(self) -> dict[str, float | None]:
+        """For the metrics; then it begins anew."""
+        seconds = self.seconds
+        found = {
+            "seconds": round(seconds, 3),
+            "clips_per_s": round(self.num_clips / seconds, 1) if seconds else None,
+            "data_wait_share": round(self.waiting_s / seconds, 3) if seconds else None,
+        }
+        self.num_clips, self.seconds, self.waiting_s = 0, 0.0, 0.0
+        return found
 
 
 def _step_seed(seed: int, step: int, part: int) -> int:
@@ -508,7 +557,7 @@ def _cut_metrics(path: Path, state: State) -> None:
 def _is_logged_by(line: str, state: State) -> bool:
     try:
         values = json.loads(line)
-        is_evaluated = values["kind"] != "eval" or values["epoch"] <= state.epoch
+        is_evaluated = values["kind"] == "train" or values["epoch"] <= state.epoch
         return bool(values["step"] <= state.step and is_evaluated)
     except (ValueError, KeyError, TypeError):
         return False  # torn by a crash

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 import paddle
 from paddle import nn
 
-from train.recipe import Optimizer, decay_epochs
-from train.schedules import cosine_with_warmup, steps_with_warmup
-
-_NORMS = (nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D)
+from train.models.norms import NORMS
+from train.rates import cosine_with_warmup, steps_with_warmup
+from train.recipe import Optimizer
+from train.schedules import Schedule
 
 
 def build_optimizer(model: nn.Layer, settings: Optimizer) -> paddle.optimizer.Optimizer:
@@ -45,28 +45,30 @@ def parameter_groups(model: nn.Layer, settings: Optimizer) -> list[tuple[paddle.
             rate = 1.0
             if isinstance(layer, nn.Linear):
                 rate = settings.head_bias_rate if is_bias else settings.head_rate
-            is_decayed = settings.decay_norms or not (is_bias or isinstance(layer, _NORMS))
+            is_decayed = settings.decay_norms or not (is_bias or isinstance(layer, NORMS))
             groups.append((parameter, rate, settings.weight_decay if is_decayed else 0.0))
     return groups
 
 
-def rate_at(settings: Optimizer, step: int, steps_per_epoch: int) -> float:
-    """The learning rate of an optimiser step, which is the same for all parts of its batch."""
-    num_warmup_steps = round(settings.num_warmup_epochs * steps_per_epoch)
-    if settings.schedule == "step":
-        return steps_with_warmup(
-            step,
-            decay_steps=[round(epoch * steps_per_epoch) for epoch in decay_epochs(settings.decay_epochs)],
-            factor=settings.decay_factor,
-            num_warmup_steps=num_warmup_steps,
+def rate_at(settings: Optimizer, schedule: Schedule, position: float, width: float) -> float:
+    """The learning rate of an optimiser step, which is the same for all parts of its batch.
+
+    It begins at `position`, in epochs, and is `width` of an epoch long.
+    """
+    if settings.schedule == "cosine":
+        return cosine_with_warmup(
+            position,
+            width=width,
+            end=schedule.num_epochs,
+            warmup_end=settings.num_warmup_epochs,
             peak=settings.learning_rate,
             warmup_from=settings.warmup_from,
         )
-    return cosine_with_warmup(
-        step,
-        num_steps=settings.num_epochs * steps_per_epoch,
-        num_warmup_steps=num_warmup_steps,
-        peak=settings.learning_rate,
+    return steps_with_warmup(
+        position,
+        width=width,
+        changes=[(epoch, multiple * settings.learning_rate) for epoch, multiple in schedule.rates],
+        warmup_end=settings.num_warmup_epochs,
         warmup_from=settings.warmup_from,
     )
 

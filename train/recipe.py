@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,7 +12,17 @@ from manifests.recipe import flat
 from train.clips import SAMPLERS
 from train.models import MODELS, family_of, frame_multiple
 from train.normalisation import NORMALISATIONS
-from train.schedules import SCHEDULES
+from train.rates import SCHEDULES
+from train.schedules import (
+    CYCLES,
+    Factors,
+    Schedule,
+    Stage,
+    multigrid_schedule,
+    num_groups,
+    num_steps,
+    plain_schedule,
+)
 from train.transforms.crops import CROPS, VIEW_CROPS
 
 
@@ -54,7 +65,8 @@ class Clip:
     `slowfast`; target_fps: `slowfast` stretches its clips by the video's rate over this one, 0 does not.
     crop: of the training, one of train.transforms.crops.CROPS; jitter_min_px, jitter_max_px: ends of the short side
     of `jitter`, for crops of crop_px; min_area: of `random_resized`, as a share of the frame.
-    max_enlargement: how far a crop may be enlarged if that lets the JPEG be decoded at 1/2, 1/4 or 1/8.
+    max_enlargement: how far a crop may be enlarged if that lets the JPEG be decoded at 1/2, 1/4 or 1/8; 0 always
+    decodes at full size.
     flips: mirror half of the training clips; wrong where left and right are classes, unless flip_classes names the
     pairs that a mirror exchanges ("turn left=turn right, ...").
     normalise: one of train.normalisation.NORMALISATIONS, or auto: that of the model.
@@ -93,8 +105,8 @@ class Clip:
             )
         if not 0 < self.min_area <= 1:
             raise ValueError(f"clip.min_area is in (0, 1], not {self.min_area}")
-        if not 1 <= self.max_enlargement <= 8:
-            raise ValueError(f"clip.max_enlargement is in [1, 8], not {self.max_enlargement}")
+        if self.max_enlargement and not 1 <= self.max_enlargement <= 8:
+            raise ValueError(f"clip.max_enlargement is 0 or in [1, 8], not {self.max_enlargement}")
         _require_name("clip.normalise", self.normalise, ("auto", *NORMALISATIONS))
         if flip_pairs(self.flip_classes) and not self.flips:
             raise ValueError("clip.flip_classes goes with clip.flips=true: without it nothing is mirrored")
@@ -206,7 +218,7 @@ class Optimizer:
     """SGD with momentum. The rate rises linearly from warmup_from to learning_rate over the warm-up.
 
     batch_size: clips a step, computed in num_parts equal parts whose gradients are averaged, one after the other or
-    by several processes; batch norm sees one part. schedule: one of train.schedules.SCHEDULES: "cosine" falls
+    by several processes; batch norm sees one part. schedule: one of train.rates.SCHEDULES: "cosine" falls
     by half a cosine to 0, "step" by decay_factor at each of decay_epochs ("20, 40"), if any. decay_norms: whether
     weight_decay is for batch norms and biases too. head_rate, head_bias_rate: rates of the classifier's weights and
     biases as multiples of the others'. clip_norm: gradients are scaled down to this norm over all of them; 0 leaves
@@ -252,6 +264,70 @@ class Optimizer:
         for name in ("momentum", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"optimizer.{name} is in [0, 1), not {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multigrid:
+    """Batches of varying shape: clip.num_frames, clip.crop_px and optimizer.batch_size are those of the largest clips,
+    optimizer.num_epochs and decay_epochs those of the schedule without cycles (train.schedules).
+
+    cycles: one of train.schedules.CYCLES. epoch_factor: the run is so many times optimizer.num_epochs long.
+    time_factors, space_factors: frames and crop of each stage of the long cycle as shares of the largest clips';
+    short_factors: crops of the first two of three steps. norm_size: batch norms see the clips that are computed
+    together in groups of about so many. evals_per_stage: evaluations in each stage of the long cycle, about; 0 is after
+    every epoch.
+    """
+
+    cycles: str = "off"
+    epoch_factor: float = 1.5
+    time_factors: str = "0.25, 0.5, 0.5, 1"
+    space_factors: str = "0.7071, 0.7071, 1, 1"
+    short_factors: str = "0.5, 0.7071"
+    norm_size: int = 8
+    evals_per_stage: int = 3
+
+    def __post_init__(self) -> None:
+        _require_name("multigrid.cycles", self.cycles, CYCLES)
+        if not 0 < self.epoch_factor <= 1000:
+            raise ValueError(f"multigrid.epoch_factor is in (0, 1000], not {self.epoch_factor}")
+        if self.norm_size < 1:
+            raise ValueError(f"multigrid.norm_size is at least 1, not {self.norm_size}")
+        if self.evals_per_stage < 0:
+            raise ValueError(f"multigrid.evals_per_stage is at least 0, not {self.evals_per_stage}")
+        times, spaces = (
+            _shares(f"multigrid.{name}", getattr(self, name)) for name in ("time_factors", "space_factors")
+        )
+        if len(times) != len(spaces) or not times[-1] == spaces[-1] == 1:
+            raise ValueError(
+                "multigrid.time_factors and multigrid.space_factors are as many and end with 1, not "
+                f"{self.time_factors!r} and {self.space_factors!r}"
+            )
+        if len(_shares("multigrid.short_factors", self.short_factors)) != 2:
+            raise ValueError(
+                f"multigrid.short_factors is a list of two, such as '0.5, 0.7071', not {self.short_factors!r}"
+            )
+
+    @property
+    def has_long_cycle(self) -> bool:
+        return self.cycles in ("long", "both")
+
+    @property
+    def factors(self) -> Factors:
+        times, spaces, short = (
+            _shares("", text) for text in (self.time_factors, self.space_factors, self.short_factors)
+        )
+        return Factors(tuple(zip(times, spaces, strict=True)), (short[0], short[1]))
+
+
+def _shares(key: str, text: str) -> list[float]:
+    """Raises ValueError."""
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError:
+        shares = [math.nan]
+    if not all(0 < share <= 1 for share in shares):
+        raise ValueError(f"{key} is a list of shares in (0, 1], such as '0.5, 0.7071', not {text!r}")
+    return shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,6 +412,7 @@ class TrainRecipe:
     augment: Augment = field(default_factory=Augment)
     mix: Mix = field(default_factory=Mix)
     optimizer: Optimizer = field(default_factory=Optimizer)
+    multigrid: Multigrid = field(default_factory=Multigrid)
     average: Average = field(default_factory=Average)
     amp: Amp = field(default_factory=Amp)
     loader: Loader = field(default_factory=Loader)
@@ -355,23 +432,93 @@ class TrainRecipe:
                 "clip.sampler=uniform has one clip of a video, so views.num_clips is 1 (--views 1x3), not "
                 f"{self.views.num_clips}"
             )
-        if self.part_size == 1 and (self.mix.mixup_alpha or self.mix.cutmix_alpha):
+        if self.views.crops == "ten" and (self.clip.flip_classes or not self.clip.flips):
+            raise ValueError("views.crops=ten mirrors clips: it needs clip.flips and no clip.flip_classes")
+        self._require_schedule()
+        if (self.mix.mixup_alpha or self.mix.cutmix_alpha) and max(self.part_shapes)[0] == 1:
             raise ValueError(
                 "mix.* mixes the clips that are computed together, and here that is one: use larger batches"
             )
-        if self.views.crops == "ten" and (self.clip.flip_classes or not self.clip.flips):
-            raise ValueError("views.crops=ten mirrors clips: it needs clip.flips and no clip.flip_classes")
+
+    def _require_schedule(self) -> None:
+        settings, cycles = self.optimizer, self.multigrid.cycles
+        if self.multigrid.has_long_cycle:
+            decays = decay_epochs(settings.decay_epochs)
+            if settings.schedule != "step" or not decays or decays[-1] >= settings.num_epochs:
+                raise ValueError(
+                    f"multigrid.cycles={cycles} goes through its shapes before each of optimizer.decay_epochs: it "
+                    "needs optimizer.schedule=step and some of them, all before optimizer.num_epochs"
+                )
+        try:
+            schedule = self.schedule
+        except ValueError as error:
+            raise ValueError(f"multigrid.cycles={cycles} {error}: use other factors, or larger clips") from error
+        if schedule.num_epochs < 1:
+            raise ValueError(f"multigrid.epoch_factor={self.multigrid.epoch_factor} leaves no epoch to train")
+        multiple = frame_multiple(self.model.name)
+        for _, num_frames, crop_px in self.part_shapes:
+            if num_frames % multiple or crop_px < 16:
+                raise ValueError(
+                    f"multigrid.cycles={cycles} has clips of {num_frames} frames and {crop_px} px, and "
+                    f"{self.model.name} takes frames in multiples of {multiple}, and at least 16 px: use other "
+                    "factors, or larger clips"
+                )
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """Shapes and rates of all epochs."""
+        clip, settings, multigrid = self.clip, self.optimizer, self.multigrid
+        numbers = (clip.num_frames, clip.crop_px, settings.num_epochs, decay_epochs(settings.decay_epochs))
+        if multigrid.cycles == "off":
+            return plain_schedule(*numbers, settings.decay_factor)
+        return multigrid_schedule(
+            *numbers,
+            settings.decay_factor,
+            cycles=multigrid.cycles,
+            epoch_factor=multigrid.epoch_factor,
+            factors=multigrid.factors,
+        )
+
+    @property
+    def evals_per_stage(self) -> int:
+        """0 is after every epoch."""
+        return self.multigrid.evals_per_stage if self.multigrid.has_long_cycle else 0
 
     @property
     def part_size(self) -> int:
-        """Clips that are computed together in training."""
+        """Clips of the largest shape that are computed together in training."""
         return self.optimizer.batch_size // self.optimizer.num_parts
+
+    @property
+    def part_shapes(self) -> list[tuple[int, int, int]]:
+        """(clips that are computed together in training, their frames, their side), each shape once."""
+        shapes = [shape for stage in self.schedule.stages if stage.num_epochs for shape in stage.shapes]
+        return [(self.part_size * multiple, frames, side) for multiple, frames, side in dict.fromkeys(shapes)]
+
+    def steps_per_epoch(self, stage: Stage, num_samples: int) -> int:
+        """Optimiser steps of an epoch of this stage."""
+        return num_steps(num_samples, [self.optimizer.batch_size * shape.multiple for shape in stage.shapes])
+
+    def num_steps(self, num_samples: int) -> int:
+        """Of the whole run."""
+        return sum(stage.num_epochs * self.steps_per_epoch(stage, num_samples) for stage in self.schedule.stages)
+
+    def norm_groups(self, multiple: int) -> int:
+        """Groups in which batch norms see the clips that are computed together, of a batch of this multiple."""
+        if self.multigrid.cycles == "off":
+            return 1
+        return num_groups(self.part_size * multiple, self.multigrid.norm_size)
 
     @property
     def view_shape(self) -> tuple[int, int, int]:
         """(views that are computed together, frames of each, side of their square)."""
         views, clip = self.views, self.clip
         return views.batch_size or self.part_size, views.num_frames or clip.num_frames, views.crop_px or clip.crop_px
+
+    @property
+    def largest_batch_bytes(self) -> int:
+        """Of the clips that are computed together in training or evaluation, as bytes of pixels."""
+        return max(number * frames * side**2 * 3 for number, frames, side in [*self.part_shapes, self.view_shape])
 
     @property
     def normalisation(self) -> str:
@@ -381,7 +528,18 @@ class TrainRecipe:
         return "kinetics" if family_of(self.model.name) == "slowfast" else "imagenet"
 
 
-RECIPES = ("demo_tsm", "demo_tsn", "tsn_ucf101", "tsm_ucf101", "tsm_k400", "pptsm_k400", "slowfast_k400")
+RECIPES = (
+    "demo_tsm",
+    "demo_tsn",
+    "demo_multigrid",
+    "tsn_ucf101",
+    "tsm_ucf101",
+    "tsm_k400",
+    "pptsm_k400",
+    "slowfast_k400",
+    "slowfast_multigrid_k400",
+    "tsm_multigrid",
+)
 
 
 def recipe_file(name_or_file: str) -> Path:

@@ -1,13 +1,16 @@
-"""The order of samples as a pure function of (seed, epoch), cut into batches, shared among ranks.
+"""The order of samples as a pure function of (seed, epoch), cut into batches, shared among ranks: which shape a batch
+has is the schedule's (train.schedules), and all ranks have the same one at the same step.
 
 Arrays: order_N int64, sample indices.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from train.schedules import Shape, num_steps
 
 
 class Item(NamedTuple):
@@ -34,8 +37,7 @@ def training_batches(
     num_samples: int,
     *,
     batch_size: int,
-    num_frames: int,
-    crop_px: int,
+    shapes: Sequence[Shape],
     seed: int,
     epoch: int,
     first_step: int = 0,
@@ -44,17 +46,20 @@ def training_batches(
 ) -> list[list[Item]]:
     """The batches of one rank in one epoch, from step `first_step` on.
 
-    `batch_size` is that of all ranks together. The tail is cut to whole batches; then rank r takes positions
-    r, r + num_ranks, ... of each.
+    Step n has shapes[n % len(shapes)], which is that many times `batch_size`, that of all ranks together, for a
+    multiple of 1. The order is cut at the end of the last batch that is whole; then rank r takes positions
+    r, r + num_ranks, ... of each batch.
     """
     order_N = epoch_order(num_samples, seed, epoch)
-    return [
-        [
-            Item(int(index), num_frames, crop_px, epoch)
-            for index in order_N[step * batch_size + rank : (step + 1) * batch_size : num_ranks]
-        ]
-        for step in range(first_step, num_samples // batch_size)
-    ]
+    sizes = [batch_size * shape.multiple for shape in shapes]
+    batches, begin = [], 0
+    for step in range(num_steps(num_samples, sizes)):
+        shape, end = shapes[step % len(shapes)], begin + sizes[step % len(sizes)]
+        if step >= first_step:
+            own = order_N[begin + rank : end : num_ranks].tolist()
+            batches.append([Item(index, shape.num_frames, shape.crop_px, epoch) for index in own])
+        begin = end
+    return batches
 
 
 def evaluation_batches(

@@ -110,6 +110,15 @@ def test_models_that_shift_see_the_order_of_frames(
     assert found["arrow"][2] != found["video"][2], "the pixels are not the same"
 
 
+def test_multigrid_learns_as_much(pairs: dict[str, Path], tmp_path: Path) -> None:
+    """In a fifth of the steps that the same epochs of full clips have."""
+    train("fit", "--data", pairs["arrow"], "--recipe", "demo_multigrid", "--out", tmp_path / "run", "--quiet")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-2]["kind"] == "eval"
+    assert lines[-2]["top1"] > 0.9
+    assert 5 * lines[-2]["step"] < 48 * (112 // 4)
+
+
 def test_a_tsn_does_not(pairs: dict[str, Path], tmp_path: Path) -> None:
     """It finds the pair more often than not: 34 of 48 coins fall on one side once in 350 times. Whichever it finds, it
     does not know the class: no more than 38 of 48 coins do but for once in 30,000.

@@ -71,6 +71,10 @@ def learned(run: Path, name: str = "last.ckpt") -> dict[str, Any]:
     }
 
 
+def steps_of(run: Path) -> list[dict[str, Any]]:
+    return [line for line in metrics_of(run) if line["kind"] == "train"]
+
+
 def assert_close(run: Path, other: Path) -> None:
     found, expected = metrics_of(run), metrics_of(other)
     assert len(found) == len(expected) >= 6
@@ -98,6 +102,27 @@ def test_two_give_what_one_gives(prepared: dict[str, Path], alone: Path, tmp_pat
     assert end(start_two(prepared["arrow"], two, **SETTINGS)) == (0, "")
     assert_close(two, alone)
     assert sorted(path.name for path in two.iterdir()) == ["best.ckpt", "last.ckpt", "lock", "metrics.jsonl"]
+
+
+def test_two_give_what_one_gives_with_batches_that_vary(prepared: dict[str, Path], tmp_path: Path) -> None:
+    """Both cycles, batches of 2 to 8 clips, batch norms in groups of one clip."""
+    settings = {
+        **SETTINGS,
+        "optimizer__batch_size": 2,
+        "optimizer__schedule": "step",
+        "optimizer__decay_epochs": "1",
+        "multigrid__cycles": "both",
+        "multigrid__time_factors": "0.5, 1",
+        "multigrid__space_factors": "1, 1",
+        "multigrid__short_factors": "0.7071, 0.7071",
+        "multigrid__norm_size": 1,
+    }
+    code, stderr = fit(prepared["arrow"], tmp_path / "one", **settings)
+    assert code == 0, stderr
+    assert end(start_two(prepared["arrow"], tmp_path / "two", **settings)) == (0, "")
+    assert_close(tmp_path / "two", tmp_path / "one")
+    shapes = {(line["batch_size"], line["num_frames"], line["crop_px"]) for line in steps_of(tmp_path / "two")}
+    assert shapes == {(8, 2, 23), (4, 4, 23)}
 
 
 def test_the_comparison_can_fail(prepared: dict[str, Path], alone: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from training_runs import assert_one_sentence
 from manifests.dataset import open_dataset
 from manifests.errors import StoreError, UsageError
 from manifests.sources import read_sources
-from train.bench import TABLES, cold, formats, pil
+from train.bench import TABLES, cold, formats, multigrid, pil
 from train.bench.clips import Clips, Recorder, Stream
 from train.bench.data import Data, run_prep
 from train.bench.loader import READING, TRAINING, WHOLE, recommend
@@ -176,6 +176,58 @@ def test_loader(train: Prep, videos: Path, prepared: dict[str, Path]) -> None:
     assert "loader.num_workers=" in done.stdout
 
 
+def test_multigrid(train: Prep, prepared: dict[str, Path], tmp_path: Path) -> None:
+    """Five runs of two or three epochs on eight videos: what is in the table, and that its numbers fit together."""
+    settings = {
+        "optimizer.batch_size": 1,
+        "optimizer.num_epochs": 2,
+        "optimizer.decay_epochs": "1",
+        "clip.num_frames": 4,
+        "clip.crop_px": 32,
+        "multigrid.time_factors": "0.5, 1",
+        "multigrid.space_factors": "1, 1",
+        "average.precise_bn_batches": 0,
+        "loader.num_workers": 0,
+    }
+    overrides = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    done = train(
+        "bench", "multigrid", "--data", prepared["arrow"], "--json", "--quiet", *overrides,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = {row["row"]: row for row in json.loads(done.stdout)["rows"]}
+    assert list(rows) == ["off", "short", "long", "both", multigrid.FULL_DECODE]
+    assert (rows["off"]["num_epochs"], rows["off"]["num_steps"]) == (2, 16)
+    assert {row["num_epochs"] for name, row in rows.items() if name != "off"} == {3}
+    for row in rows.values():
+        assert row["x_plain"] == pytest.approx(rows["off"]["total_s"] / row["total_s"])
+        assert row["x_fewer_steps"] == pytest.approx(16 / row["num_steps"])
+        assert sum(shape["num_steps"] for shape in row["shapes"]) == row["num_steps"]
+        assert sum(shape["num_steps"] * shape["batch_size"] for shape in row["shapes"]) == row["num_clips"]
+        assert sum(stage["seconds"] for stage in row["stages"]) == pytest.approx(row["steps_s"])
+        assert row["steps_s"] < row["total_s"]
+        assert row["shapes"][0]["x_step"] == row["shapes"][0]["x_pixels"] == 1
+        assert (row["shapes"][0]["num_frames"], row["shapes"][0]["crop_px"]) == (4, 32)
+    assert [tuple(shape["batch_size"] for shape in rows[name]["shapes"]) for name in ("off", "long")] == [(1,), (1, 2)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_of_multigrid() -> None:
+    stage = {"epoch": 3, "num_frames": 4, "crop_px": 32, "seconds": 1.0, "data_wait_share": 0.25}
+    shape = {"batch_size": 2, "num_frames": 4, "crop_px": 32, "num_steps": 5, "step_s": 0.2, "x_pixels": 1.0}
+    row = {
+        **{"num_epochs": 3, "num_steps": 5, "num_clips": 10, "epoch_s": 0.5, "steps_s": 1.0, "total_s": 2.0},
+        **{"x_plain": 1.5, "top1": 0.5, "shapes": [{**shape, "x_step": 1.0}], "stages": [stage]},
+    }
+    rows = [{"row": name, **row} for name in ("off", "short", "long", "both", multigrid.FULL_DECODE)]
+    rows[-1] = {**rows[-1], "stages": [{**stage, "data_wait_share": None}]}
+    lines = multigrid._lines({"machine": "m", "data": "d", "model": "tsm", "plain_num_epochs": 2, "rows": rows})
+    assert any(line.split() == ["long", "3", "5", "10", "0.50", "s", "1.0", "s", "2.0", "s", "1.50", "50.0%"]
+               for line in lines)  # fmt: skip
+    assert any(line.split() == ["3", "4", "x", "32", "1.0", "s", "25%", "-"] for line in lines)
+    assert lines[-1] == "without cycles 25% of the time of steps are spent waiting"
+
+
 def test_what_loader_recommends() -> None:
     """By arithmetic: a reader of 8 ms a clip, most of it decoding."""
     reading = {"read": 0.001, "decode": 0.005, "transform": 0.001, WHOLE: 0.0075, "share": 0.0005, "draw": 0.0}
@@ -269,7 +321,7 @@ def test_wrong_usage(train: Prep, videos: Path, prepared: dict[str, Path], tmp_p
     cases: list[tuple[str, tuple[object, ...], str]] = [
         (table, (), f"train bench {table} needs --data OUT, or videos: a source list or a folder")
         for table in TABLES
-        if table != "ops"  # it makes its own numbers
+        if table not in ("ops", "multigrid")  # which make their own
     ]
     cases += [
         ("formats", ("--data", tmp_path / "gone"), f"--data {tmp_path / 'gone'} is not there"),
@@ -278,6 +330,8 @@ def test_wrong_usage(train: Prep, videos: Path, prepared: dict[str, Path], tmp_p
         ("loader", ("--data", videos, "--set", "clip.crop=round"), "clip.crop is one of "),
         ("decoders", ("--data", prepared["arrow"]), "is a prepared dataset, and this table is of videos"),
         ("loader", ("--data", tmp_path / "broken"), "none of the videos can be prepared: "),
+        ("multigrid", ("--data", videos), f"{videos} is no prepared dataset: train bench multigrid trains on one"),
+        ("multigrid", ("--recipe", "demo_tsm"), "multigrid.cycles=both goes through its shapes before each of "),
         ("workers", ("--data", videos, "--workers", "0,two"), "--workers is a number or some with commas between"),
     ]
     for table, words, sentence in cases:

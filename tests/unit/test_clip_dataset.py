@@ -225,9 +225,29 @@ def test_a_smaller_crop_jitters_as_far_and_farther(folders: dict[str, Path], mon
 
     monkeypatch.setattr("train.dataset.jitter_box", jitter)
     dataset = chosen(folders["arrow"], clip=Clip(crop="jitter"))
-    for crop_px in (224, 112):
+    for crop_px in (224, 112, 158):
         read(dataset, 0, crop_px=crop_px)
-    assert ranges == [(224, (256.0, 320)), (112, (128.0, 320))]
+    assert ranges == [(224, (256, 320)), (112, (128, 320)), (158, (181, 320))]
+
+
+@pytest.mark.parametrize("sampler", ["strided", "slowfast"])
+def test_a_clip_of_fewer_frames_may_span_as_much_time(folders: dict[str, Path], sampler: str) -> None:
+    """Its interval is drawn from the recipe's to as many times that as it has fewer frames, both included; a clip of
+    all frames draws nothing, and nor does an evaluation."""
+    clip = Clip(num_frames=8, sampler=sampler, interval=2)
+
+    def intervals(num_frames: int, **settings: Any) -> set[int]:
+        dataset = chosen(folders["arrow"], clip=clip, **settings)
+        found = [dataset.frames_of(Item(0, num_frames, 32, epoch))[1] for epoch in range(80)]
+        return {numbers[1] - numbers[0] for numbers in found}
+
+    wide = intervals(3)
+    assert wide == ({2, 3, 4} if sampler == "strided" else wide)
+    assert max(wide) <= 2 * (8 // 3) * 3 / 2 + 1
+    if sampler == "slowfast":  # spread over interval * 3 frames, the last included
+        assert {2, 3, 5} <= wide <= {2, 3, 4, 5, 6}
+    assert len(intervals(8)) == 1 if sampler == "strided" else intervals(8) <= {2, 3}
+    assert len(intervals(3, training=False)) == 1
 
 
 def test_a_mirror_exchanges_the_classes_that_are_named(folders: dict[str, Path]) -> None:

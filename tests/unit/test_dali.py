@@ -25,6 +25,7 @@ from train.dataset import ClipDataset
 from train.loader import Batch
 from train.recipe import Augment, TrainRecipe, Views
 from train.sampler import Item, evaluation_batches, training_batches
+from train.schedules import Shape
 from train.videos import open_videos
 
 WIDTH, HEIGHT = 160, 120
@@ -83,7 +84,7 @@ def test_training_clips(folder: Path, crop: str, crop_px: int, at_least_db: floa
     batches = [
         batch
         for epoch in range(4)
-        for batch in training_batches(5, batch_size=2, num_frames=4, crop_px=crop_px, seed=1, epoch=epoch)
+        for batch in training_batches(5, batch_size=2, shapes=[Shape(1, 4, crop_px)], seed=1, epoch=epoch)
     ]
     expected = list(load(dataset, batches, num_workers=0, timeout_s=60))
     mirrored = {

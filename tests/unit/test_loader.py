@@ -28,6 +28,7 @@ from train.metrics import Accuracy
 from train.models import build_model
 from train.recipe import Clip, Model, Optimizer, Run, TrainRecipe, Views
 from train.sampler import Item, evaluation_batches, training_batches
+from train.schedules import Shape
 from train.slots import Slots, num_slots
 from train.watchdog import Board, Note, stuck_s
 
@@ -73,7 +74,7 @@ def test_batches_are_those_of_the_dataset_in_order(folders: dict[str, Path], sto
     """Against the samples of the other store, asked for one by one; sizes of batch and clip change on the way."""
     dataset = open_clips(folders[store], training=True)
     plain = open_clips(folders["arrow"], training=True)
-    batches = training_batches(NUM_VIDEOS, batch_size=3, num_frames=4, crop_px=24, seed=1, epoch=2)
+    batches = training_batches(NUM_VIDEOS, batch_size=3, shapes=[Shape(1, 4, 24)], seed=1, epoch=2)
     batches += [[Item(7, 2, 16, 9)], [Item(3, 5, 40, 1), Item(3, 5, 40, 2)]]
     for items, batch in zip(batches, load(dataset, batches, num_workers=num_workers, timeout_s=30), strict=True):
         samples = [plain[item] for item in items]
@@ -171,7 +172,7 @@ def divide_by_zero(clips: object) -> None:
 
 def epoch_of(loader: Loader, dataset: ClipDataset, epoch: int, first_step: int = 0) -> list[bytes]:
     batches = training_batches(
-        NUM_VIDEOS, batch_size=4, num_frames=2, crop_px=16, seed=1, epoch=epoch, first_step=first_step
+        NUM_VIDEOS, batch_size=4, shapes=[Shape(1, 2, 16)], seed=1, epoch=epoch, first_step=first_step
     )
     return [batch.clips_NTHWC.numpy().tobytes() for batch in loader.batches(dataset, batches)]
 
@@ -204,7 +205,7 @@ def test_another_number_of_workers_goes_on_where_one_stopped(folders: dict[str, 
     for before, after in ((2, 1), (1, 3), (3, 0), (0, 2)):
         seen: list[bytes] = []
         with Loader([dataset], num_workers=before, timeout_s=30) as loader:
-            batches = training_batches(NUM_VIDEOS, batch_size=4, num_frames=2, crop_px=16, seed=1, epoch=7)
+            batches = training_batches(NUM_VIDEOS, batch_size=4, shapes=[Shape(1, 2, 16)], seed=1, epoch=7)
             for batch in loader.batches(dataset, batches):
                 if len(seen) == num_consumed:
                     break
@@ -218,7 +219,7 @@ def test_an_iteration_after_one_that_was_left_early(folders: dict[str, Path]) ->
     """Also while the first one is still there, and when it goes later."""
     dataset = open_clips(folders["arrow"], training=True)
     expected = epoch_of(Loader([dataset], num_workers=0, timeout_s=30), dataset, 1)
-    batches = training_batches(NUM_VIDEOS, batch_size=2, num_frames=2, crop_px=16, seed=1, epoch=0)
+    batches = training_batches(NUM_VIDEOS, batch_size=2, shapes=[Shape(1, 2, 16)], seed=1, epoch=0)
     with Loader([dataset], num_workers=2, timeout_s=30) as loader:
         left = loader.batches(dataset, batches)
         next(left)

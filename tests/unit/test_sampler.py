@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.sampler import Item, epoch_order, evaluation_batches, training_batches
+from train.schedules import Shape
 
 sizes, batch_sizes, seeds, epochs = st.integers(0, 300), st.integers(1, 40), st.integers(0, 2**32), st.integers(0, 999)
 
 
 def batches_of(num_samples: int, batch_size: int, seed: int = 0, epoch: int = 0, **others: int) -> list[list[Item]]:
     return training_batches(
-        num_samples, batch_size=batch_size, num_frames=8, crop_px=56, seed=seed, epoch=epoch, **others
+        num_samples, batch_size=batch_size, shapes=[Shape(1, 8, 56)], seed=seed, epoch=epoch, **others
     )
 
 
@@ -47,7 +48,7 @@ def test_each_seed_and_epoch_has_its_own_order() -> None:
 
 
 def test_items_say_how_to_read() -> None:
-    (batch,) = training_batches(1, batch_size=1, num_frames=4, crop_px=64, seed=5, epoch=3)
+    (batch,) = training_batches(1, batch_size=1, shapes=[Shape(1, 4, 64)], seed=5, epoch=3)
     assert batch == [Item(index=0, num_frames=4, crop_px=64, epoch=3)]
 
 
@@ -108,3 +109,36 @@ def test_the_views_of_a_sample_come_one_after_the_other() -> None:
         [(1, 2), (3, 0)],
         [(3, 1), (3, 2)],
     ]
+
+
+# --- Batches of varying shape ---
+
+shapes_st = st.lists(
+    st.builds(Shape, st.integers(1, 5), st.integers(1, 8), st.integers(16, 64)), min_size=1, max_size=3
+)
+
+
+@given(sizes, st.integers(1, 3), st.integers(1, 3), shapes_st, seeds, st.data())
+def test_shapes_take_turns(
+    num_samples: int, per_rank: int, num_ranks: int, shapes: list[Shape], seed: int, data: Any
+) -> None:
+    """The order of the epoch, cut one after the other; all ranks have one shape at one step; a later first step gives
+    the rest, in the middle of a turn too."""
+    batch_size = per_rank * num_ranks
+
+    def batches(**others: int) -> list[list[Item]]:
+        return training_batches(num_samples, batch_size=batch_size, shapes=shapes, seed=seed, epoch=3, **others)
+
+    whole = batches()
+    for step, batch in enumerate(whole):
+        shape = shapes[step % len(shapes)]
+        assert len(batch) == batch_size * shape.multiple
+        assert {item[1:3] for item in batch} == {(shape.num_frames, shape.crop_px)}
+    met = indices_of(whole)
+    assert met == epoch_order(num_samples, seed, 3)[: len(met)].tolist()
+    assert num_samples - len(met) < batch_size * shapes[len(whole) % len(shapes)].multiple
+    shares = [batches(rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
+    for step, batch in enumerate(whole):
+        assert [share[step][place] for place in range(len(shares[0][step])) for share in shares] == batch
+    first_step = data.draw(st.integers(0, len(whole)))
+    assert batches(first_step=first_step) == whole[first_step:]

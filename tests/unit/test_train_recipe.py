@@ -49,7 +49,7 @@ def refusal(*overrides: str) -> str:
         ("clip.crop=ten", "clip.crop is one of multi_scale, random_resized, jitter, centre, not 'ten'"),
         ("clip.jitter_max_px=255", "clip.jitter_max_px is at least clip.jitter_min_px, 256, not 255"),
         ("clip.min_area=0", "clip.min_area is in (0, 1], not 0.0"),
-        ("clip.max_enlargement=0.9", "clip.max_enlargement is in [1, 8], not 0.9"),
+        ("clip.max_enlargement=0.9", "clip.max_enlargement is 0 or in [1, 8], not 0.9"),
         ("clip.normalise=none", "clip.normalise is one of auto, imagenet, kinetics, not 'none'"),
         ("clip.flip_classes=a", "clip.flip_classes is a list such as 'turn left=turn right, ...', not 'a'"),
         ("clip.flip_classes=a=a", "clip.flip_classes is a list such as 'turn left=turn right, ...', not 'a=a'"),
@@ -204,7 +204,8 @@ def test_the_ends_of_the_ranges(override: str, value: Any) -> None:
 def test_a_name_stands_for_a_file_that_loads(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # wherever the command is started
     recipe = load_recipe(TrainRecipe, recipe_file(name), [])
-    models = {"demo_tsm": "tsm_tiny", "demo_tsn": "tsn_tiny", "slowfast_k400": "slowfast_4x16"}
+    models = {"demo_tsm": "tsm_tiny", "demo_tsn": "tsn_tiny", "demo_multigrid": "tsm_tiny"}
+    models |= {"slowfast_k400": "slowfast_4x16", "slowfast_multigrid_k400": "slowfast_8x8"}
     assert recipe.model.name == models.get(name, f"{name.partition('_')[0]}_r50")
     assert recipe.clip.flips == (not name.startswith("demo"))  # left and right are classes there
 
@@ -227,11 +228,13 @@ def test_the_rates_of_the_sources() -> None:
         "tsm_k400": {0: 0.02, 19: 0.02, 20: 0.002, 40: 0.0002, 49: 0.0002},
         "pptsm_k400": {5: 0.0075, 10: 0.01, 45: 0.005},
         "slowfast_k400": {17: 0.055, 34: 0.1, 115: 0.05},
+        "slowfast_multigrid_k400": {17: 0.405, 34: 0.8, 72: 0.8, 73: 0.4, 157: 0.1, 158: 0.08, 342: 1e-3, 343: 1e-4},
     }
     for name, rates in expected.items():
-        optimizer = load_recipe(TrainRecipe, recipe_file(name), []).optimizer
+        recipe = load_recipe(TrainRecipe, recipe_file(name), [])
         for epoch, rate in rates.items():
-            assert rate_at(optimizer, 1000 * epoch, 1000) == pytest.approx(rate, rel=0.01), (name, epoch)
+            found = rate_at(recipe.optimizer, recipe.schedule, epoch, 0.001)
+            assert found == pytest.approx(rate, rel=0.01), (name, epoch)
 
 
 def test_every_recipe_file_has_a_name() -> None:

@@ -1,3 +1,3 @@
 """Tables of measurements, one file each, which has `run(arguments)`."""
 
-TABLES = ("formats", "decoders", "workers", "loader", "ops")
+TABLES = ("formats", "decoders", "workers", "loader", "ops", "multigrid")

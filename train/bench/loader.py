@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         "cold": cold,
         **advice,
         "loader_clips_per_s": float(np.median(rates)),
-        "shared_memory_bytes": num_slots(number) * _batch_bytes(recipe),
+        "shared_memory_bytes": num_slots(number) * recipe.largest_batch_bytes,
     }
     print_result(arguments, table, _lines(table, recipe))
     return 0
@@ -173,11 +173,6 @@ def recommend(clip_s: dict[str, float], num_processors: int, *, is_gpu: bool) ->
     }
 
 
-def _batch_bytes(recipe: TrainRecipe) -> int:
-    clip_bytes: int = recipe.clip.num_frames * recipe.clip.crop_px**2 * 3
-    return recipe.part_size * clip_bytes
-
-
 def _lines(table: dict[str, Any], recipe: TrainRecipe) -> list[str]:
     clip_s, cold = table["clip_s"], table["cold"]
     reader_s = clip_s[WHOLE] + clip_s["share"]
@@ -204,8 +199,8 @@ def _lines(table: dict[str, Any], recipe: TrainRecipe) -> list[str]:
         f"take {count(table['num_workers'], 'data worker')}"
         + (more if table["num_wanted"] > table["num_workers"] else "")
         + f": loader.num_workers={table['num_workers']}; at most {table['expected_clips_per_s']:.0f} clips/s",
-        f"the loader with so many, without the step: {table['loader_clips_per_s']:.0f} clips/s; shared memory for "
-        f"batches of {recipe.part_size}: {format_bytes(table['shared_memory_bytes'])}",
+        f"the loader with so many, without the step: {table['loader_clips_per_s']:.0f} clips/s; shared memory for its "
+        f"batches: {format_bytes(table['shared_memory_bytes'])}",
     ]
 
 

@@ -14,6 +14,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
+from train.models.norms import BatchNorm2D
 from train.ops.temporal_shift import Shift, temporal_shift
 
 Activation = Callable[[paddle.Tensor], paddle.Tensor]
@@ -99,7 +100,7 @@ class ConvNorm(nn.Layer):
             weight_attr=nn.initializer.KaimingNormal(),
             bias_attr=False,
         )
-        self._batch_norm = nn.BatchNorm2D(out_channels)
+        self._batch_norm = BatchNorm2D(out_channels)
         self._activation = activation
         self._averages = averages
 

@@ -12,6 +12,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
+from train.models.norms import BatchNorm3D
+
 _STAGE_STRIDE_PX = 32
 _FAST_TIMES = 2  # channels that a fusion makes of one of the fast pathway
 
@@ -116,7 +118,7 @@ class _Stem(nn.Layer):
     def __init__(self, channels: int, temporal_kernel: int) -> None:
         super().__init__()
         self._conv = _conv(3, channels, (temporal_kernel, 7, 7), stride=2)
-        self._bn = nn.BatchNorm3D(channels)
+        self._bn = BatchNorm3D(channels)
 
     def forward(self, x_NCTHW: paddle.Tensor) -> paddle.Tensor:
         x_NCTHW = functional.relu(self._bn(self._conv(x_NCTHW)))
@@ -130,7 +132,7 @@ class _Fusion(nn.Layer):
         super().__init__()
         channels = _FAST_TIMES * fast_channels
         self._conv_f2s = _conv(fast_channels, channels, (kernel, 1, 1), temporal_stride=alpha)
-        self._bn = nn.BatchNorm3D(channels)
+        self._bn = BatchNorm3D(channels)
 
     def forward(self, slow: paddle.Tensor, fast: paddle.Tensor) -> paddle.Tensor:
         return paddle.concat([slow, functional.relu(self._bn(self._conv_f2s(fast)))], axis=1)
@@ -168,7 +170,7 @@ class _Block(nn.Layer):
         self._projects = in_channels != 4 * inner or stride != 1
         if self._projects:
             self.branch1 = _conv(in_channels, 4 * inner, (1, 1, 1), stride=stride)
-            self.branch1_bn = nn.BatchNorm3D(4 * inner)
+            self.branch1_bn = BatchNorm3D(4 * inner)
         self.branch2 = _Bottleneck(in_channels, inner, temporal_kernel, stride)
 
     def forward(self, x_NCTHW: paddle.Tensor) -> paddle.Tensor:
@@ -182,11 +184,11 @@ class _Bottleneck(nn.Layer):
     def __init__(self, in_channels: int, inner: int, temporal_kernel: int, stride: int) -> None:
         super().__init__()
         self.a = _conv(in_channels, inner, (temporal_kernel, 1, 1))
-        self.a_bn = nn.BatchNorm3D(inner)
+        self.a_bn = BatchNorm3D(inner)
         self.b = _conv(inner, inner, (1, 3, 3), stride=stride)
-        self.b_bn = nn.BatchNorm3D(inner)
+        self.b_bn = BatchNorm3D(inner)
         self.c = _conv(inner, 4 * inner, (1, 1, 1))
-        self.c_bn = nn.BatchNorm3D(4 * inner, weight_attr=nn.initializer.Constant(0.0))
+        self.c_bn = BatchNorm3D(4 * inner, weight_attr=nn.initializer.Constant(0.0))
 
     def forward(self, x_NCTHW: paddle.Tensor) -> paddle.Tensor:
         x_NCTHW = functional.relu(self.a_bn(self.a(x_NCTHW)))

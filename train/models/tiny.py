@@ -6,6 +6,7 @@ Arrays: clips_NTCHW float32 normalised; x_BCHW with B = N * T; logits_NK float32
 import paddle
 from paddle import nn
 
+from train.models.norms import BatchNorm2D
 from train.ops.temporal_shift import Shift, temporal_shift
 
 _WIDTHS = (16, 32, 64)
@@ -21,7 +22,7 @@ class TinyNet(nn.Layer):
     def __init__(self, num_classes: int, *, dropout: float, shift: Shift | None) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            nn.Conv2D(3, _WIDTHS[0], 3, stride=2, padding=1, bias_attr=False), nn.BatchNorm2D(_WIDTHS[0]), nn.ReLU()
+            nn.Conv2D(3, _WIDTHS[0], 3, stride=2, padding=1, bias_attr=False), BatchNorm2D(_WIDTHS[0]), nn.ReLU()
         )
         sizes = zip((_WIDTHS[0], *_WIDTHS), _WIDTHS, strict=False)
         self.blocks = nn.LayerList([_Block(before, after, shift=shift) for before, after in sizes])
@@ -45,9 +46,9 @@ class _Block(nn.Layer):
         super().__init__()
         self.shift = shift
         self.conv1 = nn.Conv2D(in_channels, out_channels, 3, stride=2, padding=1, bias_attr=False)
-        self.norm1 = nn.BatchNorm2D(out_channels)
+        self.norm1 = BatchNorm2D(out_channels)
         self.conv2 = nn.Conv2D(out_channels, out_channels, 3, padding=1, bias_attr=False)
-        self.norm2 = nn.BatchNorm2D(out_channels)
+        self.norm2 = BatchNorm2D(out_channels)
         self.shortcut = nn.Conv2D(in_channels, out_channels, 1, stride=2, bias_attr=False)
 
     def forward(self, x_BCHW: paddle.Tensor, num_frames: int) -> paddle.Tensor:
