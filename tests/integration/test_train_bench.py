@@ -195,7 +195,9 @@ def test_files_are_dropped_from_memory_and_counted(tmp_path: Path) -> None:
 def test_wrong_usage(train: Prep, videos: Path, prepared: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     cases: list[tuple[str, tuple[object, ...], str]] = [
-        (table, (), f"train bench {table} needs --data OUT, or videos: a source list or a folder") for table in TABLES
+        (table, (), f"train bench {table} needs --data OUT, or videos: a source list or a folder")
+        for table in TABLES
+        if table not in ("ops", "multigrid")
     ]
     cases += [
         ("formats", ("--data", tmp_path / "gone"), f"--data {tmp_path / 'gone'} is not there"),
@@ -224,6 +226,6 @@ def test_no_process_is_left_after_a_signal(videos: Path, tmp_path: Path) -> None
     assert "measuring on" in process.stderr.readline()
     time.sleep(1)
     os.kill(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr) == (130, "train bench: interrupted\n")
     assert list(tmp_path.iterdir()) == []
