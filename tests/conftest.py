@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from manifests.machine import usable_processors
 
 ROOT = Path(__file__).resolve().parent.parent
 PREP = Path(sys.executable).parent / "prep"
@@ -19,6 +22,16 @@ Prep = Callable[..., subprocess.CompletedProcess[str]]
 # not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Other tests run at the same time, and other programs: how long an example takes says nothing.
+settings.register_profile("untimed", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Processes of `pytest -n auto`: as many as processors may be used."""
+    return usable_processors().count
 
 
 @pytest.fixture(scope="session")

@@ -79,7 +79,7 @@ def fit(data: Path, run: Path, patch: str = "", **settings: object) -> tuple[int
     return end(start(fit_arguments(data, run, **settings), patch))
 
 
-def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str], timeout_s: float = 30) -> Any:
+def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str], timeout_s: float = 90) -> Any:
     """What `condition` gives once it is true."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -114,7 +114,7 @@ def processes_of(run: Path) -> list[int]:
     return found
 
 
-def assert_nothing_left(run: Path, within_s: float = 1.0) -> None:
+def assert_nothing_left(run: Path, within_s: float = 20.0) -> None:
     """No process of the run."""
     deadline = time.monotonic() + within_s
     while processes_of(run) and time.monotonic() < deadline:

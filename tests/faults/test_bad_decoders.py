@@ -264,7 +264,7 @@ def spins(group: int) -> bool:
     return False
 
 
-def require_none_left(group: int, limit_s: float = 5.0) -> None:
+def require_none_left(group: int, limit_s: float = 20.0) -> None:
     deadline_s = time.monotonic() + limit_s
     while left := members(group):
         assert time.monotonic() < deadline_s, f"left running: {left}"
@@ -295,7 +295,7 @@ def test_none_outlives_a_main_process_that_is_killed(hanging: Hanging, undisturb
     process, out = hanging
     assert members(process.pid) > {process.pid}
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     require_none_left(process.pid)
     require_resumes(out.parent / "videos", out, undisturbed)
 
@@ -303,7 +303,7 @@ def test_none_outlives_a_main_process_that_is_killed(hanging: Hanging, undisturb
 def test_none_is_left_of_a_group_that_is_killed(hanging: Hanging, undisturbed: dict[str, str]) -> None:
     process, out = hanging
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     require_none_left(process.pid)
     require_resumes(out.parent / "videos", out, undisturbed)
 
@@ -313,8 +313,8 @@ def test_a_signal_does_not_wait_for_it(hanging: Hanging, undisturbed: dict[str, 
     process, out = hanging
     sent_s = time.monotonic()
     os.killpg(process.pid, number)
-    stdout, stderr = process.communicate(timeout=10)
-    assert time.monotonic() - sent_s < 5
+    stdout, stderr = process.communicate(timeout=60)
+    assert time.monotonic() - sent_s < 20
     assert (process.returncode, stdout) == (130, "")
     assert "1 of 7 videos to go; the same command resumes: prep extract" in stderr
     assert "Traceback" not in stderr
@@ -330,8 +330,8 @@ def test_a_second_ctrl_c_while_it_hangs(hanging: Hanging, undisturbed: dict[str,
     time.sleep(pause_s)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=10)
-    assert time.monotonic() - sent_s < 5
+    _, stderr = process.communicate(timeout=60)
+    assert time.monotonic() - sent_s < 20
     assert process.returncode == 130
     assert "Traceback" not in stderr
     require_none_left(process.pid)
@@ -373,7 +373,7 @@ def test_two_ctrl_c_at_any_moment(many: tuple[Path, dict[str, str]], tmp_path: P
             os.killpg(process.pid, signal.SIGINT)
             time.sleep(pause_s)
             os.killpg(process.pid, signal.SIGINT)
-        _, stderr = process.communicate(timeout=10)
+        _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130 or (sign == "dataset.json" and process.returncode == 0), stderr
     assert "Traceback" not in stderr
     require_none_left(process.pid)

@@ -81,7 +81,7 @@ def test_a_signal_leaves_a_run_that_resumes(prep: Prep, tree: Path, tmp_path: Pa
         assert process.poll() is None
         time.sleep(0.001)
     process.send_signal(signal.SIGTERM)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
     assert "the same command resumes" in stderr
     assert not (out / "dataset.json").exists()

@@ -23,6 +23,7 @@ from prep.datasets import source_list
 from prep.frame_tree import FrameTree
 from prep.verify import verify
 from train.dataset import ClipDataset
+from train.recipe import TrainRecipe
 from train.sampler import Item
 
 UNKNOWN = {
@@ -365,6 +366,6 @@ def test_it_trains(prep: Prep, tmp_path: Path) -> None:
     for name in ("train/A/a", "train/B/b", "val/A/c"):
         write_frames(tmp_path / "tree" / name, names_like("image_%05d.jpg", 5), seed=len(name))
     adopted(prep, tmp_path / "tree", tmp_path / "out")
-    clips = ClipDataset(tmp_path / "out", "train", training=False, seed=0, flips=False)
+    clips = ClipDataset(tmp_path / "out", "train", TrainRecipe(), training=False)
     sample = clips[Item(index=1, num_frames=3, crop_px=16, epoch=0)]
     assert (sample.label, sample.clip_THWC.shape) == (1, (3, 16, 16, 3))

@@ -27,18 +27,49 @@ def cut(path: Path) -> bytes:
     return whole
 
 
-@pytest.fixture
-def videos(tmp_path: Path) -> Path:
-    folder = tmp_path / "videos"
+def draw_all(folder: Path) -> Path:
     for index, name in enumerate(("A/a", "A/b", "A/c", "B/d", "B/e", "B/f")):
         draw(folder / f"{name}.avi", 4 + index)
     return folder
 
 
+def extraction(videos: Path, out: Path, store: str) -> list[object]:
+    return ["extract", videos, "--out", out, "--store", store, "--set", "store.videos_per_shard=2", "--json"]
+
+
+@pytest.fixture
+def videos(tmp_path: Path) -> Path:
+    return draw_all(tmp_path / "videos")
+
+
 @pytest.fixture(params=STORES)
-def command(request: pytest.FixtureRequest, videos: Path, tmp_path: Path) -> list[object]:
-    settings = ["--store", request.param, "--set", "store.videos_per_shard=2", "--json"]
-    return ["extract", videos, "--out", tmp_path / "out", *settings]
+def store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def command(videos: Path, tmp_path: Path, store: str) -> list[object]:
+    return extraction(videos, tmp_path / "out", store)
+
+
+@pytest.fixture(scope="module")
+def made(prep: Prep, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders by store of what becomes of the videos, and under `failing` of these and one that fails; not to be
+    written to."""
+    folder = tmp_path_factory.mktemp("made")
+    videos = draw_all(folder / "videos")
+    for store in STORES:
+        assert prep(*extraction(videos, folder / store, store)).returncode == 0
+    (videos / "A" / "no.avi").write_bytes(b"no video")
+    for store in STORES:
+        assert prep(*extraction(videos, folder / "failing" / store, store)).returncode == 3
+    return folder
+
+
+@pytest.fixture
+def finished(made: Path, tmp_path: Path, store: str) -> Path:
+    """OUT, as `command` would make it."""
+    return Path(shutil.copytree(made / store, tmp_path / "out"))
 
 
 def rows_of(out: Path) -> dict[str, dict[str, Any]]:
@@ -92,11 +123,12 @@ def test_retry_failed_with_other_limits(prep: Prep, command: list[object], video
 @pytest.mark.parametrize(
     "damage", ["a flipped byte", "a lost file", "an extra file", "frames.parquet", "no frames.parquet"]
 )
-def test_retry_damaged(prep: Prep, command: list[object], videos: Path, tmp_path: Path, damage: str) -> None:
-    out = tmp_path / "out"
+def test_retry_damaged(
+    prep: Prep, command: list[object], videos: Path, made: Path, tmp_path: Path, store: str, damage: str
+) -> None:
+    out, whole = tmp_path / "out", made / "failing" / store
     (videos / "A" / "no.avi").write_bytes(b"no video")
-    assert prep(*command).returncode == 3
-    shutil.copytree(out, tmp_path / "whole")
+    shutil.copytree(whole, out)
     victim = sorted(path for path in out.rglob("*") if path.suffix in (".arrow", ".jpg"))[-1]
     if damage == "a flipped byte":
         content = bytearray(victim.read_bytes())
@@ -119,14 +151,14 @@ def test_retry_damaged(prep: Prep, command: list[object], videos: Path, tmp_path
     assert done.returncode == 3, done.stderr
     checked = prep("verify", out, "--deep")
     assert checked.returncode == 0, checked.stdout
-    assert same_frames(out, tmp_path / "whole")
+    assert same_frames(out, whole)
     assert not (out / ".work").exists()
 
 
-def test_retry_changed_and_update(prep: Prep, command: list[object], videos: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert prep(*command).returncode == 0
-    whole = hash_tree(out)
+def test_retry_changed_and_update(
+    prep: Prep, command: list[object], videos: Path, finished: Path, tmp_path: Path
+) -> None:
+    out, whole = finished, hash_tree(finished)
     done = prep(*command, "--retry", "changed")
     assert (done.returncode, json.loads(done.stdout)["num_attempted"]) == (0, 0)
     assert hash_tree(out) == whole
@@ -152,10 +184,11 @@ def test_retry_changed_and_update(prep: Prep, command: list[object], videos: Pat
     assert hash_tree(out) == updated
 
 
-def test_a_video_whose_id_becomes_another(prep: Prep, command: list[object], videos: Path, tmp_path: Path) -> None:
+def test_a_video_whose_id_becomes_another(
+    prep: Prep, command: list[object], videos: Path, finished: Path, tmp_path: Path
+) -> None:
     """A second file of the same stem makes both take their whole name; the first one is not decoded again."""
-    out = tmp_path / "out"
-    assert prep(*command).returncode == 0
+    out = finished
     shutil.copy(videos / "B" / "d.avi", videos / "A" / "a.mkv")
     draw(videos / "A" / "b.avi.d" / "deeper.avi", 2)
     done = prep(*command, "--update")
@@ -180,22 +213,21 @@ def test_what_is_refused(prep: Prep, command: list[object], videos: Path, tmp_pa
 
 
 def test_an_update_that_would_leave_no_ok_video(
-    prep: Prep, command: list[object], videos: Path, tmp_path: Path
+    prep: Prep, command: list[object], videos: Path, finished: Path
 ) -> None:
-    assert prep(*command).returncode == 0
-    before = hash_tree(tmp_path / "out")
+    before = hash_tree(finished)
     for path in videos.rglob("*.avi"):
         path.write_bytes(b"no video")
     done = prep(*command, "--update")
     assert done.returncode == 6
-    assert f"none of 6 videos is ok (unreadable 6), so {tmp_path / 'out'} stays as it was" in done.stderr
-    after = hash_tree(tmp_path / "out")
+    assert f"none of 6 videos is ok (unreadable 6), so {finished} stays as it was" in done.stderr
+    after = hash_tree(finished)
     assert {path: after.get(path) for path in before} == before
-    assert prep("verify", tmp_path / "out", "--deep").returncode == 0
+    assert prep("verify", finished, "--deep").returncode == 0
 
 
 def test_too_many_failures_stop_a_run_that_goes_on_once_they_are_mended(
-    prep: Prep, command: list[object], videos: Path, tmp_path: Path
+    prep: Prep, command: list[object], videos: Path, made: Path, tmp_path: Path, store: str
 ) -> None:
     out = tmp_path / "out"
     whole = {path: cut(path) for path in (videos / "A" / "b.avi", videos / "B" / "d.avi", videos / "B" / "e.avi")}
@@ -209,16 +241,14 @@ def test_too_many_failures_stop_a_run_that_goes_on_once_they_are_mended(
         path.write_bytes(content)
     done = prep(*command, "--max-failures", 0)
     assert done.returncode == 0, done.stderr
-    assert prep(*command[:3], tmp_path / "fresh", *command[4:]).returncode == 0
-    assert hash_tree(out) == hash_tree(tmp_path / "fresh")
+    assert hash_tree(out) == hash_tree(made / store)
 
 
 def test_an_update_that_stopped_goes_on_with_mended_files(
-    prep: Prep, command: list[object], videos: Path, tmp_path: Path
+    prep: Prep, command: list[object], videos: Path, finished: Path, tmp_path: Path
 ) -> None:
     """And is begun anew when there are other videos by then."""
-    out = tmp_path / "out"
-    assert prep(*command).returncode == 0
+    out = finished
     for name, num_frames in (("A/b", 11), ("B/d", 12), ("B/e", 13)):
         draw(videos / f"{name}.avi", num_frames)
     whole = cut(videos / "B" / "d.avi")
@@ -305,10 +335,11 @@ def test_a_group_that_loses_its_last_ok_video_leaves_no_shard(
     assert prep("verify", out, "--deep").returncode == 0
 
 
-def test_the_first_videos_and_then_the_others(prep: Prep, command: list[object], tmp_path: Path) -> None:
+def test_the_first_videos_and_then_the_others(
+    prep: Prep, command: list[object], made: Path, tmp_path: Path, store: str
+) -> None:
     few = prep(*command, "--limit", 2)
     assert (few.returncode, json.loads(few.stdout)["counts"]["ok"]) == (0, 2)
     done = prep(*command, "--update")
     assert (done.returncode, json.loads(done.stdout)["num_attempted"]) == (0, 4)
-    assert prep(*command[:3], tmp_path / "fresh", *command[4:]).returncode == 0
-    assert same_frames(tmp_path / "out", tmp_path / "fresh")
+    assert same_frames(tmp_path / "out", made / store)

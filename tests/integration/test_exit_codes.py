@@ -149,7 +149,7 @@ def test_130_interrupted(videos: Path, tmp_path: Path, number: signal.Signals) -
             assert process.poll() is None, "it ended too early"
             time.sleep(0.005)
         process.send_signal(number)
-        stdout, stderr = process.communicate(timeout=20)
+        stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (130, "")
     assert "Traceback" not in stderr
     assert "the same command resumes: prep extract " in stderr

@@ -83,7 +83,7 @@ def test_stopped_thrice_and_resumed(prepared: dict[str, Path], whole: Path, tmp_
         pids = processes_of(run)
         assert len(pids) == 1 + num_workers
         os.killpg(process.pid, number)
-        code, stderr = end(process, 10)
+        code, stderr = end(process)
         if number == signal.SIGKILL:
             assert code == -signal.SIGKILL
             assert_nothing_left(run)
@@ -140,7 +140,7 @@ def test_all_that_is_drawn_is_drawn_again(prepared: dict[str, Path], whole: Path
     process = start(arguments, SLOW.format(training_s=0.1, evaluation_s=0))
     wait_for(lambda: any(line["step"] >= 6 for line in metrics_of(stopped)), process)
     process.send_signal(signal.SIGTERM)
-    code, stderr = end(process, 10)
+    code, stderr = end(process)
     assert code == 130, stderr
     assert 0 < content_of(stopped / "last.ckpt")["step_in_epoch"] < STEPS_PER_EPOCH
     code, stderr = fit(prepared["frames"], stopped, loader__num_workers=1, **ALL_CHANCE)
@@ -160,8 +160,8 @@ def test_stopped_in_the_evaluation(
     time.sleep(0.3)
     asked_s = time.monotonic()
     os.killpg(process.pid, number)
-    code, stderr = end(process, 10)
-    assert time.monotonic() - asked_s < 5
+    code, stderr = end(process)
+    assert time.monotonic() - asked_s < 10
     assert code == (130 if number == signal.SIGTERM else -number), stderr
     assert_nothing_left(run)
     assert content_of(run / "last.ckpt")["step_in_epoch"] == STEPS_PER_EPOCH
@@ -211,8 +211,8 @@ def test_the_real_command_stops_and_says_how_to_go_on(prepared: dict[str, Path],
     wait_for(lambda: len(metrics_of(run)) > 20, process)
     os.killpg(process.pid, signal.SIGTERM)
     asked_s = time.monotonic()
-    code, stderr = end(process, 10)
-    assert time.monotonic() - asked_s < 4
+    code, stderr = end(process)
+    assert time.monotonic() - asked_s < 25
     assert code == 130
     assert_one_sentence(stderr)
     assert stderr.startswith("train fit: interrupted after step ")
@@ -264,7 +264,7 @@ def test_a_killed_run_takes_its_workers_and_their_memory_with_it(prepared: dict[
     assert len(pids) == 3
     assert any("memfd:decode-once-batch" in Path(f"/proc/{pid}/maps").read_text() for pid in pids)
     os.kill(process.pid, signal.SIGKILL)
-    end(process, 10)
+    end(process)
     assert_nothing_left(run)
     assert {path for path in set(Path("/dev/shm").iterdir()) - before if str(process.pid) in path.name} == set()
 

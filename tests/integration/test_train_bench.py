@@ -363,6 +363,6 @@ def test_no_process_is_left_after_a_signal(videos: Path, tmp_path: Path) -> None
     assert "measuring on" in process.stderr.readline()
     time.sleep(1)
     os.kill(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr) == (130, "train bench: interrupted\n")
     assert list(tmp_path.iterdir()) == []

@@ -30,7 +30,7 @@ def test_stopped_and_resumed(prepared: dict[str, Path], train: Prep, tmp_path: P
     process = start(arguments, SLOW.format(training_s=0.1, evaluation_s=0).replace("_sample", "_drawn"))
     wait_for(lambda: any(line["step"] >= 6 for line in metrics_of(stopped)), process)
     process.send_signal(signal.SIGTERM)
-    code, stderr = end(process, 10)
+    code, stderr = end(process)
     assert code == 130, stderr
     assert 0 < content_of(stopped / "last.ckpt")["step"] < 12
     done = train(*arguments)

@@ -160,7 +160,7 @@ def test_an_early_end_leaves_nothing(folders: dict[str, Path], how: str) -> None
         with pytest.raises(ZeroDivisionError):
             divide_by_zero(clips)
         del clips
-    assert time.monotonic() - started_s < 5
+    assert time.monotonic() - started_s < 20
     assert children() == []
     assert [thread.name for thread in threading.enumerate() if "_watch" in thread.name] == []
 
@@ -318,9 +318,9 @@ class Bad:
         (lambda: os.kill(os.getpid(), signal.SIGSEGV), r"ended unexpectedly \(\d+ at video v13 of .*/out\)"),
         (
             lambda: os.kill(os.getpid(), signal.SIGSTOP),
-            r"worker \d+ at video v13 of .* was killed: nothing came of it for more than 1 s",
+            r"worker \d+ at video v13 of .* was killed: nothing came of it for more than 2 s",
         ),
-        (lambda: time.sleep(100), r"data worker \d+ at video v13 of .*/out was killed: .* than 1 s"),
+        (lambda: time.sleep(100), r"data worker \d+ at video v13 of .*/out was killed: .* than 2 s"),
     ],
     ids=["exits", "crashes", "stops", "hangs"],
 )
@@ -332,9 +332,9 @@ def test_a_worker_that_fails(
     seen = []
     started_s = time.monotonic()
     with pytest.raises(Error, match=sentence):  # noqa: PT012
-        for batch in load(dataset, batches, num_workers=2, timeout_s=1):  # type: ignore[arg-type]
+        for batch in load(dataset, batches, num_workers=2, timeout_s=2):  # type: ignore[arg-type]
             seen += batch.indices_N.tolist()
-    assert time.monotonic() - started_s < 6
+    assert time.monotonic() - started_s < 30
     assert seen == list(range(len(seen)))
     assert len(seen) <= 12
     assert children() == []
@@ -386,7 +386,7 @@ def test_a_signal_ends_the_wait_for_a_batch(folders: dict[str, Path]) -> None:
         for _ in load(dataset, batches, num_workers=2, timeout_s=60):  # type: ignore[arg-type]
             pass
     timer.join()
-    assert time.monotonic() - started_s < 8
+    assert time.monotonic() - started_s < 30
     assert children() == []
 
 

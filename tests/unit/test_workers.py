@@ -580,7 +580,7 @@ def test_stopping_ends_the_iteration_at_once(clip: Path, slow_clip: Path, tmp_pa
 
         with meanwhile(stop):
             replies = dict(workers.extract(jobs))
-        assert time.monotonic() - stopped_s[0] < 5
+        assert time.monotonic() - stopped_s[0] < 20
         assert workers.is_stopped
         assert decoding_processes() == []
         assert {reply.outcome.status for reply in replies.values()} <= {"ok"}  # none was said to have crashed
