@@ -371,12 +371,12 @@ def _train(
                 continue
             assert accuracy is not None
             num_evaluated += 1
+            if state.epoch == stage.end_epoch:
+                metrics.write(kind="stage", step=state.step, epoch=state.epoch, **stage.base._asdict(), **spent.take())
             forward = {"clips_forward": num_views_forward} if validation.is_on_the_fly else {}
             metrics.write(kind="eval", step=state.step, epoch=state.epoch, **dataclasses.asdict(accuracy), **forward)
             is_best = state.best_top1 is None or accuracy.top1 > state.best_top1
             state = replace(state, best_top1=accuracy.top1 if is_best else state.best_top1)
-            if state.epoch == stage.end_epoch:
-                metrics.write(kind="stage", step=state.step, epoch=state.epoch, **stage.base._asdict(), **spent.take())
             if is_best:
                 save(BEST)
             save(LAST)
