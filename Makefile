@@ -9,7 +9,7 @@ VIDEOS ?= ../shared/data/videos
 demo: .venv/installed
 	$(BIN)/python demo.py build/demo
 
-# Test files side by side, one on each processor, those that take longest first: their folders come first by name.
+# A test file on each processor at a time. They are taken in the order of their names, which has the longest first.
 BY_FILE := -n auto --dist loadfile --no-loadscope-reorder
 
 test: lint

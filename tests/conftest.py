@@ -30,8 +30,8 @@ settings.load_profile("untimed")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Processes of `pytest -n auto`: as many as processors may be used."""
-    return usable_processors().count
+    """Processes of `pytest -n auto`: as many as processors may be used; more than 8 would wait for the longest file."""
+    return min(usable_processors().count, 8)
 
 
 @pytest.fixture(scope="session")
