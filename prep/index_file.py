@@ -6,10 +6,13 @@ deleted at any time; one that cannot be read is made anew.
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -17,8 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from manifests.atomic import atomic_write
-from manifests.errors import StoreError
+from manifests.errors import Interrupted, StoreError
+from manifests.wording import quote
 from prep.by_index import FrameIndex, index_video
+from prep.decoders import require_decoder
 from prep.decoders.interface import VideoError
 from prep.geometry import Orientation
 
@@ -44,7 +49,7 @@ SCHEMA = pa.schema(
     ]
 )
 
-_SAVE_EVERY = 1000
+_SAVE_EVERY_S = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +72,11 @@ def count_videos(
     file: Path, decoder: str, version: str, videos: Mapping[str, Path], *, num_threads: int, each: Callable[[], object]
 ) -> dict[str, Counted]:
     """What is counted in each video (a path by its source), from `file` as far as it holds, which is brought up to date
-    on the way; `each` is called for each video. A file that cannot be written is done without.
+    on the way; `each` is called for each video. A file that cannot be written is done without. Raises Interrupted after
+    a signal, whatever the threads do.
     """
-    header = json.dumps({"version": VERSION, "decoder": f"{decoder} {version}"})
+    # PyAV has the last word on what the others give.
+    header = json.dumps({"version": VERSION, "decoder": f"{decoder} {version}", "pyav": require_decoder("pyav")})
     known = read_index_file(file, header)
     counted, to_do = {}, []
     for source, path in videos.items():
@@ -79,23 +86,54 @@ def count_videos(
             each()
         else:
             to_do.append(source)
-    num_unsaved = 0
-    pool = ThreadPoolExecutor(num_threads)  # FFmpeg's libraries run without Python's lock
+    saved_s, num_unsaved = time.monotonic(), 0
     try:
-        futures = {pool.submit(_count, videos[source], decoder): source for source in to_do}
-        for future in as_completed(futures):
-            source = futures[future]
-            counted[source] = known[source] = future.result()
+        for source, found in _count_all({source: videos[source] for source in to_do}, decoder, num_threads):
+            counted[source] = known[source] = found
             each()
             num_unsaved += 1
-            if num_unsaved == _SAVE_EVERY:
+            if time.monotonic() - saved_s > _SAVE_EVERY_S:
                 _save(file, header, known)
-                num_unsaved = 0
+                saved_s, num_unsaved = time.monotonic(), 0
     finally:
-        pool.shutdown(cancel_futures=True)
         if num_unsaved:
             _save(file, header, known)
     return counted
+
+
+def _count_all(videos: Mapping[str, Path], decoder: str, num_threads: int) -> Iterator[tuple[str, Counted]]:
+    """In any order. Raises Interrupted, which names the videos in hand, and waits for none of them: one may hang."""
+    waiting, in_hand = deque(videos), dict[str, None]()
+    done: Queue[tuple[str, Counted | BaseException]] = Queue()
+
+    def work() -> None:
+        while waiting:
+            try:
+                source = waiting.popleft()
+            except IndexError:  # another was faster
+                return
+            in_hand[source] = None
+            try:
+                found: Counted | BaseException = _count(videos[source], decoder)
+            except BaseException as error:
+                found = error
+            del in_hand[source]
+            done.put((source, found))
+
+    # FFmpeg's libraries run without Python's lock. A pool would be waited for when the program ends.
+    for _ in range(min(num_threads, len(videos))):
+        Thread(target=work, daemon=True).start()
+    try:
+        for _ in videos:
+            source, found = done.get()
+            if isinstance(found, BaseException):
+                raise found
+            yield source, found
+    except KeyboardInterrupt:
+        names = ", ".join(map(quote, list(in_hand)))
+        raise Interrupted(f"interrupted while the frames of {names} were counted; what is counted is kept") from None
+    finally:
+        waiting.clear()
 
 
 def _stamp_or_none(path: Path) -> tuple[int, int] | None:

@@ -473,10 +473,6 @@ def _eval(arguments: argparse.Namespace) -> int:
     with _loader(arguments, recipe, num_workers, dataset) as loader:
         scores_NK, labels_N = score(trained.model, dataset, recipe, loader, quiet=arguments.quiet)
     accuracy = measure_accuracy(scores_NK, labels_N)
-    if arguments.scores is not None:
-        write_scores(arguments.scores, dataset.video_ids(), dataset.classes, scores_NK, labels_N)
-    if arguments.confusion is not None:
-        write_confusion(arguments.confusion, dataset.classes, scores_NK, labels_N)
     table: dict[str, Any] = {
         "checkpoint": str(trained.path),
         "subset": arguments.subset,
@@ -491,6 +487,10 @@ def _eval(arguments: argparse.Namespace) -> int:
         table |= told
         lines.append(line)
     print_result(arguments, table, lines)
+    if arguments.scores is not None:
+        write_scores(arguments.scores, dataset.video_ids(), dataset.classes, scores_NK, labels_N)
+    if arguments.confusion is not None:
+        write_confusion(arguments.confusion, dataset.classes, scores_NK, labels_N)
     return 0
 
 

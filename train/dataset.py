@@ -218,7 +218,18 @@ class ClipDataset:
             return Drawn(indices, [], self._dataset.path(row), plan, self._label(row, plan), item.index)
         jpegs = self._dataset.read_frames(row, indices)
         plan, _ = self._draw_jpeg_plan(row, indices[0], jpegs[0], item, rng)
+        self._require_one_size(row, indices, jpegs)
         return Drawn(indices, jpegs, None, plan, self._label(row, plan), item.index)
+
+    def _require_one_size(self, row: int, numbers: Sequence[int], jpegs: Sequence[bytes]) -> None:
+        first = frame_size(jpegs[0])
+        for number, jpeg in zip(numbers, jpegs, strict=True):
+            try:
+                size = frame_size(jpeg)
+            except ValueError as error:
+                raise self._bad_frame(row, number, f"is no valid JPEG: {error}") from error
+            if size != first:
+                raise self._bad_frame(row, number, f"has another size than frame {numbers[0]}")
 
     def frames_of(self, item: Item) -> tuple[int, list[int]]:
         """The row of a sample, and the numbers of the frames that are read for it, ascending."""

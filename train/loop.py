@@ -104,7 +104,7 @@ def fit(
         if ranks.is_first:
             _require_run(run)
         paddle.seed(recipe.run.seed)
-        model = build_model(recipe.model, len(training.classes))
+        model = build_model(recipe.model, len(training.classes), recipe.window_px)
         if recipe.model.init and not (run / LAST).exists():
             loaded = load_first_weights(model, recipe.model, training.classes_sha256)
             if not quiet:

@@ -516,6 +516,11 @@ class TrainRecipe:
         return views.batch_size or self.part_size, views.num_frames or clip.num_frames, views.crop_px or clip.crop_px
 
     @property
+    def window_px(self) -> int | None:
+        """The crop of the training, where evaluations have a larger one."""
+        return self.clip.crop_px if self.view_shape[2] > self.clip.crop_px else None
+
+    @property
     def largest_batch_bytes(self) -> int:
         """Of the clips that are computed together in training or evaluation, as bytes of pixels."""
         return max(number * frames * side**2 * 3 for number, frames, side in [*self.part_shapes, self.view_shape])

@@ -35,7 +35,7 @@ def load_trained(run_or_checkpoint: Path, overrides: Sequence[str] = ()) -> Trai
     path = find_checkpoint(run_or_checkpoint)
     checkpoint = load_checkpoint(path)
     recipe = _with_overrides(checkpoint.state.recipe, overrides)
-    model = build_model(recipe.model, len(checkpoint.state.classes))
+    model = build_model(recipe.model, len(checkpoint.state.classes), recipe.window_px)
     restore(model, checkpoint.scored, path)
     model.eval()
     return Trained(path, checkpoint.state, recipe, model)

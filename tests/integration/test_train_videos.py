@@ -1,14 +1,19 @@
 """`train` straight from videos, as its users run it."""
 
 import json
+import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from clips import Clip, flip_bytes, packet_spans, write_clip
-from conftest import Prep
+from conftest import TRAIN, Prep
 from training_runs import assert_one_sentence, assert_same_run, fit, fit_arguments, metrics_of
 
 
@@ -103,6 +108,34 @@ def test_what_does_not_fit(sources: Path, prepared: dict[str, Path], train: Prep
     done = train(*fit_arguments(tmp_path / "text.parquet", tmp_path / "x"))
     assert done.returncode == 2
     assert "is not a source list: write one with 'prep scan'" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_decoder_hangs(sources: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """In the count of frames: the run ends all the same, and says which video it was."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import time, pathlib, prep.index_file as file\n"
+        f"file.index_video = lambda *_: pathlib.Path({str(tmp_path)!r}, 'hangs').touch() or time.sleep(1000)\n"
+    )
+    shutil.copy(sources, tmp_path / "sources.parquet")  # of which nothing is counted
+    command = [TRAIN, "fit", "--data", tmp_path / "sources.parquet", "--recipe", "demo_tsm", "--out", tmp_path / "run"]
+    running = subprocess.Popen(
+        list(map(str, command)),
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline_s = time.monotonic() + 60
+    while not (tmp_path / "hangs").exists():
+        assert time.monotonic() < deadline_s
+        assert running.poll() is None
+        time.sleep(0.05)
+    running.send_signal(number)
+    _, stderr = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert re.search(
+        r"interrupted while the frames of .*\.(mp4|avi).* were counted; what is counted is kept$", stderr.strip()
+    )
 
 
 def test_a_missing_library_is_one_sentence(sources: Path, tmp_path: Path) -> None:

@@ -54,6 +54,28 @@ def scores_array(table: dict[str, Any]) -> npt.NDArray[np.float32]:
     return np.array(table["scores"], np.float32)
 
 
+def test_a_slowfast_scores_larger_crops_by_windows(prepared: dict[str, Path], tmp_path: Path) -> None:
+    """As those who published its accuracies do: by windows of the training's crop, whose softmaxes are averaged."""
+    settings = {"model__name": "slowfast_tiny", "clip__num_frames": 4, "clip__crop_px": 32, "optimizer__num_epochs": 1}
+    code, stderr = fit(prepared["arrow"], tmp_path / "run", loader__num_workers=0, **settings)
+    assert code == 0, stderr
+    larger = ("--set", "views.crop_px=64", "--set", "loader.num_workers=0")
+    _, table = scores_of(tmp_path / "run", prepared["arrow"], tmp_path / "scores", *larger)
+    trained = load_trained(tmp_path / "run", ["views.crop_px=64"])
+    dataset = ClipDataset(prepared["arrow"], "test01", trained.recipe, training=False)
+    clip_THWC = dataset[Item(0, 4, 64, 0)].clip_THWC
+    clips = paddle.to_tensor(clip_THWC[None].astype(np.float32) / 255 - 0.45).transpose([0, 1, 4, 2, 3]) / 0.225
+    model = trained.model
+    slow, fast = model.backbone(*[clips[:, times].transpose([0, 2, 1, 3, 4]) for times in ([0], [0, 1, 2, 3])])
+    assert slow.shape[3:] == fast.shape[3:] != [1, 1]
+    rows, columns = slow.shape[3:]
+    scores = []
+    for row, column in np.ndindex(rows, columns):  # a crop of 32 has one position
+        pooled = [x[:, :, :, row : row + 1, column : column + 1].mean([2, 3, 4], keepdim=True) for x in (slow, fast)]
+        scores.append(paddle.nn.functional.softmax(model.head(pooled).flatten()).numpy())
+    np.testing.assert_allclose(table["scores"][0], np.mean(scores, 0), rtol=0, atol=1e-5)
+
+
 def test_scores_of_every_video_for_any_batch_and_worker(run: Path, prepared: dict[str, Path], tmp_path: Path) -> None:
     """Three views of each of two clips, in batches of 1, 5 and 16, from both stores."""
     found = []

@@ -3,7 +3,7 @@
 Arrays: all take clips_NTCHW float32 normalised and give logits_NK float32.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paddle import nn
@@ -41,11 +41,12 @@ def frame_multiple(name: str) -> int:
     return _ALPHAS.get(name, 1)
 
 
-def build_model(settings: "Model", num_classes: int) -> "nn.Layer":
-    """A new model with random weights, drawn from Paddle's generator."""
+def build_model(settings: "Model", num_classes: int, window_px: int | None = None) -> "nn.Layer":
+    """A new model with random weights, drawn from Paddle's generator. window_px: a SlowFast scores clips by windows of
+    this side; None by all of the clip."""
     family, _, size = settings.name.partition("_")
     if family == "slowfast":
-        return _build_slowfast(settings, num_classes)
+        return _build_slowfast(settings, num_classes, window_px)
 
     from train.ops.temporal_shift import Shift
 
@@ -78,12 +79,12 @@ def build_model(settings: "Model", num_classes: int) -> "nn.Layer":
     )
 
 
-def _build_slowfast(settings: "Model", num_classes: int) -> "nn.Layer":
+def _build_slowfast(settings: "Model", num_classes: int, window_px: int | None) -> "nn.Layer":
     from train.models.slowfast import SlowFast
 
-    alpha, dropout = _ALPHAS[settings.name], settings.dropout
+    alpha = _ALPHAS[settings.name]
     if settings.name == "slowfast_tiny":
-        return SlowFast(
-            num_classes, dropout=dropout, alpha=alpha, fusion_kernel=5, num_blocks=(1, 1, 1), width=16, beta=4
-        )
-    return SlowFast(num_classes, dropout=dropout, alpha=alpha, fusion_kernel={8: 5, 4: 7}[alpha])
+        sizes: dict[str, Any] = {"fusion_kernel": 5, "num_blocks": (1, 1, 1), "width": 16, "beta": 4}
+    else:
+        sizes = {"fusion_kernel": {8: 5, 4: 7}[alpha]}
+    return SlowFast(num_classes, dropout=settings.dropout, alpha=alpha, pool_px=window_px, **sizes)

@@ -31,9 +31,9 @@ class SlowFast(nn.Layer):
 
     alpha: frames of the fast pathway for one of the slow one. beta: channels of the slow pathway for one of the fast
     one. width: channels of the slow stem. fusion_kernel: frames of the convolutions that lead from fast to slow.
-    pool_px: None averages features over the whole clip. The crop size of the training, for clips that are larger:
-    averages over windows of that size, takes the softmax in each, and averages those (`logits_NK` are then their
-    logarithms), as PaddleVideo and PySlowFast evaluate.
+    pool_px: None averages features over the whole clip, as training always does. The crop of the training, for larger
+    ones in an evaluation: averages over windows of that size, takes the softmax in each, and averages those
+    (`logits_NK` are then their logarithms), as PaddleVideo and PySlowFast evaluate.
     """
 
     def __init__(
@@ -73,10 +73,13 @@ class SlowFast(nn.Layer):
         return self.head([self._pool(x_NCTHW) for x_NCTHW in pathways])
 
     def _pool(self, x_NCTHW: paddle.Tensor) -> paddle.Tensor:
-        if self.pool_px is None:
+        if self.pool_px is None or self.training:
             return x_NCTHW.mean([2, 3, 4], keepdim=True)
-        side = max(1, self.pool_px // _STAGE_STRIDE_PX)
-        return functional.avg_pool3d(x_NCTHW, [x_NCTHW.shape[2], side, side], stride=1)
+        side = -(-self.pool_px // _STAGE_STRIDE_PX)
+        kernel = [side, side]
+        if paddle.in_dynamic_mode():  # else the size is not known: an export
+            kernel = [min(side, length) for length in x_NCTHW.shape[3:]]
+        return functional.avg_pool3d(x_NCTHW, [x_NCTHW.shape[2], *kernel], stride=1)
 
 
 class _Backbone(nn.Layer):
