@@ -9,7 +9,8 @@ VIDEOS ?= ../shared/data/videos
 demo: .venv/installed
 	$(BIN)/python demo.py build/demo
 
-# A test file on each processor at a time. They are taken in the order of their names, which has the longest first.
+# A test file on each processor at a time, in the order in which they are named, or in that of their names: the longest
+# are in folders that come first.
 BY_FILE := -n auto --dist loadfile --no-loadscope-reorder
 
 test: lint
@@ -17,9 +18,9 @@ test: lint
 
 # A short set of tests with the PaddlePaddle that its package index has for GPUs, in an environment of its own.
 test-paddle-2: .venv-paddle-2/installed
-	.venv-paddle-2/bin/pytest $(BY_FILE) tests/unit/test_optimising.py tests/unit/test_averaging.py tests/unit/test_precision.py \
-		tests/unit/test_checkpoint.py tests/unit/test_temporal_shift.py tests/integration/test_trained.py \
-		tests/integration/test_ranks.py tests/integration/test_train.py
+	.venv-paddle-2/bin/pytest $(BY_FILE) tests/integration/test_train.py tests/integration/test_trained.py \
+		tests/integration/test_ranks.py tests/unit/test_optimising.py tests/unit/test_averaging.py \
+		tests/unit/test_precision.py tests/unit/test_checkpoint.py tests/unit/test_temporal_shift.py
 
 lint: .venv/installed-for-tests
 	$(BIN)/ruff check
