@@ -9,7 +9,8 @@ VIDEOS ?= ../shared/data/videos
 demo: .venv/installed
 	$(BIN)/python demo.py build/demo
 
-# A test file on each processor at a time. They are taken in the order of their names, which has the longest first.
+# A test file on each processor at a time, in the order in which they are named, or in that of their names: the longest
+# are in folders that come first.
 BY_FILE := -n auto --dist loadfile --no-loadscope-reorder
 
 test: lint

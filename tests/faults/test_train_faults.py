@@ -214,7 +214,7 @@ def test_a_shared_memory_file_system_without_room(prepared: dict[str, Path], tmp
         pytest.skip(f"no file system of our own may be mounted here: {error}")
     done = subprocess.run([*inside, script], text=True, capture_output=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert [line["step"] for line in metrics_of(tmp_path / "run")] == [1, 2, 3, 4, 4]
+    assert [line["step"] for line in metrics_of(tmp_path / "run")] == [1, 2, 3, 4, 4, 4]
 
 
 def test_batches_that_do_not_fit_into_memory(prepared: dict[str, Path], done_run: Path, tmp_path: Path) -> None:

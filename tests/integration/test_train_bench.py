@@ -171,7 +171,7 @@ def test_loader(train: Prep, videos: Path, prepared: dict[str, Path]) -> None:
     parts = ("--set", "optimizer.num_parts=2")
     done = train("bench", "loader", "--data", prepared["arrow"], *SMALL, *parts, "--seconds", 0.5)
     assert done.returncode == 0, done.stderr
-    assert "; shared memory for batches of 2: " in done.stdout
+    assert "; shared memory for its batches: " in done.stdout
     assert "\nbottleneck: the " in done.stdout
     assert "loader.num_workers=" in done.stdout
 
@@ -184,6 +184,7 @@ def test_multigrid(train: Prep, prepared: dict[str, Path], tmp_path: Path) -> No
         "optimizer.decay_epochs": "1",
         "clip.num_frames": 4,
         "clip.crop_px": 32,
+        "multigrid.epoch_factor": 1.5,
         "multigrid.time_factors": "0.5, 1",
         "multigrid.space_factors": "1, 1",
         "average.precise_bn_batches": 0,
