@@ -416,11 +416,13 @@ def test_a_frame_of_another_size(damaged: Path, store: str) -> None:
     filled = small[:2] + b"\xff\xfe" + (num_bytes - len(small) - 2).to_bytes(2, "big")
     filled += bytes(num_bytes - len(small) - 4) + small[2:]
     path.write_bytes(data[:start] + filled + data[start + num_bytes :])
-    bad = read_bad(opened(damaged, training=False), 0)
+    dataset = opened(damaged, training=False)
+    bad = read_bad(dataset, 0)
     assert bad.exit_code == 4
     assert bad.message.startswith(
         f"frame 22 of video a/long in {where_is(store, 'a/long')} has another size than frame 2; "
     )
+    assert dataset.draw(Item(0, 8, 40, 0)) == bad, "another decoder cuts them all alike"
 
 
 @pytest.mark.parametrize("store", ["arrow"], indirect=True)
