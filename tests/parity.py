@@ -17,7 +17,7 @@ import numpy.typing as npt
 from paddle_import import paddle
 
 from train.models import build_model
-from train.recipe import Model
+from train.recipe_of_learning import Model
 
 PARITY = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "parity"
 NAMES = {

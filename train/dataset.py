@@ -20,7 +20,8 @@ from manifests.dataset import open_dataset
 from manifests.description import hash_classes
 from manifests.errors import DamagedError, Error, UsageError
 from train.clips import training_clip, view_clips
-from train.recipe import Clip, TrainRecipe, flip_pairs
+from train.recipe import TrainRecipe
+from train.recipe_of_clips import Clip, flip_pairs
 from train.sampler import Item
 from train.schedules import jitter_ends, longest_interval
 from train.transforms.colour import ColourJitter, jitter_colours

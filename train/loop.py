@@ -7,46 +7,34 @@ shape is the schedule's (train.schedules); a plain run is the case of one shape.
 """
 
 import dataclasses
-import json
 import math
 import resource
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from types import FrameType
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import paddle
 from paddle.utils import unique_name
 from tqdm import tqdm
 
-from manifests.atomic import TEMPORARY_PREFIX, atomic_write, disk_errors
-from manifests.command import handle_signals
+from manifests.atomic import TEMPORARY_PREFIX, disk_errors
 from manifests.errors import Error, Interrupted, UsageError
 from manifests.lock import RunLock
 from manifests.machine import format_bytes
 from manifests.recipe import recipe_from_table
 from train.averaging import MovingAverage, running_statistics, set_precise_statistics
-from train.checkpoint import (
-    BEST,
-    LAST,
-    Checkpoint,
-    State,
-    load_checkpoint,
-    require_same_classes,
-    save_checkpoint,
-)
+from train.checkpoint import BEST, LAST, Checkpoint, State, load_checkpoint, require_same_classes, save_checkpoint
 from train.dataset import ClipDataset
 from train.device import has_gpu, normalise
 from train.evaluate import evaluate
 from train.loader import Batch, Batches
 from train.metrics import Accuracy
+from train.metrics_file import METRICS, Spent, cut_metrics, open_metrics
 from train.mixing import mix
 from train.models import build_model
 from train.models.norms import set_groups
@@ -56,10 +44,10 @@ from train.ranks import Ranks
 from train.recipe import TrainRecipe, bound_settings, require_whole_parts
 from train.sampler import Item, training_batches
 from train.schedules import Shape
+from train.stopping import Stop, stop_on_signals
 from train.trained import restore
 from train.weights import load_first_weights
 
-METRICS = "metrics.jsonl"
 LOCK = "lock"
 
 
@@ -227,7 +215,7 @@ def _begin_or_resume(
             )
     learner.restore(checkpoint, last)
     if learner.ranks.is_first:
-        _cut_metrics(run / METRICS, state)
+        cut_metrics(run / METRICS, state)
     return state
 
 
@@ -265,12 +253,12 @@ def _train(
             save_checkpoint(run / name, learner.checkpoint(state))
 
     with (
-        _stop_on_signals(is_alone=ranks.count == 1) as stop,
-        _open_metrics(run / METRICS if ranks.is_first else None) as metrics,
+        stop_on_signals(is_alone=ranks.count == 1) as stop,
+        open_metrics(run / METRICS if ranks.is_first else None) as metrics,
         tqdm(total=num_steps, initial=state.step, unit="step", disable=True if quiet else None) as bar,
     ):
         saved_s = time.monotonic()
-        spent = _Spent()
+        spent = Spent()
         while state.epoch < schedule.num_epochs:
             stage = schedule.stage_of(state.epoch)
             steps_per_epoch = recipe.steps_per_epoch(stage, len(training))
@@ -440,7 +428,7 @@ def _evaluate_epoch(
     validation: ClipDataset,
     learner: _Learner,
     loader: Batches,
-    stop: "_Stop",
+    stop: Stop,
     epoch: int,
 ) -> Accuracy | None:
     """Before it, where the recipe says so, batch norms take precise statistics from the first samples of the epoch, in
@@ -478,31 +466,6 @@ def _score(recipe: TrainRecipe, validation: ClipDataset, learner: _Learner, load
     )
 
 
-@dataclass
-class _Spent:
-    """What the steps of a stage have taken, as far as this process has gone through them."""
-
-    num_clips: int = 0
-    seconds: float = 0.0
-    waiting_s: float = 0.0
-
-    def add(self, num_clips: int, seconds: float, waiting_s: float) -> None:
-        self.num_clips += num_clips
-        self.seconds += seconds
-        self.waiting_s += waiting_s
-
-    def take(self) -> dict[str, float | None]:
-        """For the metrics; then it begins anew."""
-        seconds = self.seconds
-        found = {
-            "seconds": round(seconds, 3),
-            "clips_per_s": round(self.num_clips / seconds, 1) if seconds else None,
-            "data_wait_share": round(self.waiting_s / seconds, 3) if seconds else None,
-        }
-        self.num_clips, self.seconds, self.waiting_s = 0, 0.0, 0.0
-        return found
-
-
 def _step_seed(seed: int, step: int, part: int) -> int:
     """One number from three, for Paddle's generator."""
     return (seed * 1_000_003 + step * 1_009 + part) % 2**31
@@ -513,100 +476,3 @@ def _peak_memory() -> int:
     if has_gpu():
         return int(paddle.device.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-class _Metrics:
-    """metrics.jsonl: one object a line."""
-
-    def __init__(self, path: Path | None = None, file: TextIO | None = None) -> None:
-        self._path = path
-        self._file = file
-
-    def write(self, **values: Any) -> None:
-        if self._file is None or self._path is None:
-            return
-        with disk_errors(self._path):
-            self._file.write(json.dumps(values) + "\n")
-            self._file.flush()
-
-
-@contextmanager
-def _open_metrics(path: Path | None) -> Iterator[_Metrics]:
-    """None: what is written goes nowhere."""
-    if path is None:
-        yield _Metrics()
-        return
-    with disk_errors(path):
-        file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed below
-    try:
-        yield _Metrics(path, file)
-    finally:
-        with disk_errors(path):
-            file.close()
-
-
-def _cut_metrics(path: Path, state: State) -> None:
-    """Drop what was logged after the checkpoint that a run resumes from: it will be logged again."""
-    with disk_errors(path):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
-    kept = [line for line in lines if _is_logged_by(line, state)]
-    with atomic_write(path) as temporary:
-        temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-
-
-def _is_logged_by(line: str, state: State) -> bool:
-    try:
-        values = json.loads(line)
-        is_evaluated = values["kind"] == "train" or values["epoch"] <= state.epoch
-        return bool(values["step"] <= state.step and is_evaluated)
-    except (ValueError, KeyError, TypeError):
-        return False  # torn by a crash
-
-
-class _Stop:
-    """Whether a signal has asked the loop to end. One rank of several ends only where the others do."""
-
-    is_asked = False
-    is_at_once = False
-
-    def __init__(self, *, is_alone: bool) -> None:
-        self._is_alone = is_alone
-
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """What is inside ends at a signal, and the program goes on after it."""
-        self.is_at_once = self._is_alone
-        try:
-            yield
-        except KeyboardInterrupt:
-            self.is_asked = True
-        finally:
-            self.is_at_once = False
-
-    def while_waiting(self, batches: Iterator[Batch], num_parts: int) -> Iterator[list[Batch]]:
-        """The batches by `num_parts`, until a signal comes while some are waited for."""
-        while not self.is_asked or not self._is_alone:
-            parts: list[Batch] = []
-            with self.at_once():
-                parts = list(islice(batches, num_parts))
-            if len(parts) < num_parts:
-                return
-            yield parts
-
-
-@contextmanager
-def _stop_on_signals(*, is_alone: bool) -> Iterator[_Stop]:
-    """The first Ctrl-C, SIGTERM or SIGHUP ends the run between two steps, with a checkpoint; the second one at once."""
-    stop = _Stop(is_alone=is_alone)
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        is_second, stop.is_asked = stop.is_asked, True
-        if is_second or stop.is_at_once:
-            raise KeyboardInterrupt
-
-    before = handle_signals(ask)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -11,7 +11,7 @@ from paddle import nn
 
 from train.models.norms import NORMS
 from train.rates import cosine_with_warmup, steps_with_warmup
-from train.recipe import Optimizer
+from train.recipe_of_learning import Optimizer
 from train.schedules import Schedule
 
 

@@ -12,7 +12,7 @@ import paddle
 from paddle import nn
 
 from train.optimising import clip_gradients
-from train.recipe import Amp
+from train.recipe_of_learning import Amp
 
 _FIRST_SCALE = 2.0**16
 

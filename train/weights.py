@@ -17,7 +17,7 @@ from manifests.errors import UsageError
 from manifests.wording import count
 from train.checkpoint import State, find_checkpoint, load_checkpoint
 from train.models import family_of
-from train.recipe import Model
+from train.recipe_of_learning import Model
 from train.weight_names import own_names
 
 Weights = dict[str, npt.NDArray[Any]]

@@ -25,7 +25,8 @@ from train.checkpoint import load_checkpoint
 from train.dataset import ClipDataset
 from train.plan import cost_of_a_clip
 from train.predict import ExtractedVideos
-from train.recipe import TrainRecipe, Views, recipe_file
+from train.recipe import TrainRecipe, recipe_file
+from train.recipe_of_clips import Views
 from train.sampler import Item
 from train.trained import load_trained
 

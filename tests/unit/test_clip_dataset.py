@@ -19,7 +19,8 @@ from manifests import open_dataset
 from manifests.errors import DamagedError, UsageError
 from train.clips import SAMPLERS, random_segments, segment_centres, training_clip, view_clips
 from train.dataset import BadSample, ClipDataset, Sample
-from train.recipe import Augment, Clip, Run, TrainRecipe, Views
+from train.recipe import Run, TrainRecipe
+from train.recipe_of_clips import Augment, Clip, Views
 from train.sampler import Item
 from train.transforms.crops import CROPS, VIEW_CROPS, Box, Plan, view_plans
 from train.transforms.decode import Pixels, render

@@ -19,11 +19,12 @@ from datasets_made import make_dataset, ok_video
 from manifests.errors import DamagedError, UsageError
 from manifests.records import Source
 from manifests.sources import SourceList
-from train import recipe as recipes
+from train import recipe_of_clips
 from train.dali import DaliLoader, require_dali, run_pipeline
 from train.dataset import ClipDataset
 from train.loader import Batch
-from train.recipe import Augment, TrainRecipe, Views
+from train.recipe import TrainRecipe
+from train.recipe_of_clips import Augment, Views
 from train.sampler import Item, evaluation_batches, training_batches
 from train.schedules import Shape
 from train.videos import open_videos
@@ -79,7 +80,7 @@ def assert_same(batches: Sequence[Batch], expected: Sequence[Batch], at_least_db
 @pytest.mark.parametrize(("crop_px", "at_least_db"), [(112, 45), (40, 33)], ids=["enlarged", "shrunk"])
 @pytest.mark.parametrize("crop", ["multi_scale", "random_resized", "jitter", "centre"])
 def test_training_clips(folder: Path, crop: str, crop_px: int, at_least_db: float) -> None:
-    clip = recipes.Clip(crop=crop, crop_px=crop_px, flip_classes="a=b", jitter_min_px=112, jitter_max_px=150)
+    clip = recipe_of_clips.Clip(crop=crop, crop_px=crop_px, flip_classes="a=b", jitter_min_px=112, jitter_max_px=150)
     dataset = opened(folder, clip=clip)
     batches = [
         batch
@@ -190,7 +191,7 @@ def test_frames_of_videos(videos: SourceList) -> None:
     batches = [[Item(index, 6, 105, epoch) for index in (1, 0)] for epoch in range(3)]
     expected = list(load(dataset, batches, num_workers=0, timeout_s=60))
     assert_same(list(run_pipeline(dataset, batches, num_threads=1, device_id=None)), expected, 33)
-    whole = replace(TrainRecipe(), clip=recipes.Clip(crop="centre", flips=False))
+    whole = replace(TrainRecipe(), clip=recipe_of_clips.Clip(crop="centre", flips=False))
     dataset = on_the_fly(videos, "pyav", whole, training=False)
     (batch,) = run_pipeline(dataset, [[Item(0, 8, 105, 0)]], num_threads=1, device_id=None)
     cells_HWC = np.zeros((8, 120, 160, 3), np.uint8)

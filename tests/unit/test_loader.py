@@ -26,7 +26,9 @@ from train.evaluate import evaluate, score
 from train.loader import Loader
 from train.metrics import Accuracy
 from train.models import build_model
-from train.recipe import Clip, Model, Optimizer, Run, TrainRecipe, Views
+from train.recipe import Run, TrainRecipe
+from train.recipe_of_clips import Clip, Views
+from train.recipe_of_learning import Model, Optimizer
 from train.sampler import Item, evaluation_batches, training_batches
 from train.schedules import Shape
 from train.slots import Slots, num_slots

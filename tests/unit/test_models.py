@@ -12,7 +12,7 @@ import pytest
 from paddle_import import paddle
 
 from train.models import MODELS, build_model, family_of, frame_multiple
-from train.recipe import Model
+from train.recipe_of_learning import Model
 
 TINY = [name for name in MODELS if name.endswith("_tiny")]
 

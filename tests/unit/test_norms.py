@@ -11,7 +11,7 @@ from paddle_import import paddle
 
 from train.models import build_model
 from train.models.norms import NORMS, BatchNorm2D, BatchNorm3D, set_groups
-from train.recipe import Model
+from train.recipe_of_learning import Model
 
 
 def norm_of(kind: Any, channels: int) -> Any:

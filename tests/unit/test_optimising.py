@@ -11,7 +11,8 @@ from paddle_import import paddle
 
 from train.models import MODELS, build_model
 from train.optimising import build_optimizer, clip_gradients, parameter_groups, rate_at
-from train.recipe import Model, Optimizer, TrainRecipe
+from train.recipe import TrainRecipe
+from train.recipe_of_learning import Model, Optimizer
 
 
 def small_model() -> paddle.nn.Layer:

@@ -7,7 +7,7 @@ import pytest
 from paddle_import import paddle
 
 from train.precision import Precision, open_precision, precision_text
-from train.recipe import Amp
+from train.recipe_of_learning import Amp
 
 
 class Scaler:

@@ -10,18 +10,9 @@ from manifests.errors import UsageError
 from manifests.recipe import flat, load_recipe, recipe_from_table
 from train.models import MODELS
 from train.optimising import rate_at
-from train.recipe import (
-    RECIPES,
-    Clip,
-    Loader,
-    Model,
-    Optimizer,
-    Run,
-    TrainRecipe,
-    bound_settings,
-    flip_pairs,
-    recipe_file,
-)
+from train.recipe import RECIPES, Loader, Run, TrainRecipe, bound_settings, recipe_file
+from train.recipe_of_clips import Clip, flip_pairs
+from train.recipe_of_learning import Model, Optimizer
 
 
 def refusal(*overrides: str) -> str:

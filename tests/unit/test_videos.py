@@ -19,9 +19,10 @@ from manifests.records import Source
 from manifests.sources import SourceList, read_sources
 from prep import index_file
 from prep.by_index import FrameIndex
-from train import recipe as recipes
+from train import recipe_of_clips
 from train.dataset import BadSample, ClipDataset, Sample
-from train.recipe import Augment, TrainRecipe, Views
+from train.recipe import TrainRecipe
+from train.recipe_of_clips import Augment, Views
 from train.sampler import Item
 from train.videos import DECODERS, Videos, index_path, open_videos
 
@@ -84,7 +85,7 @@ def test_clips_are_those_of_the_extracted_dataset(extracted: tuple[Path, Path], 
     """The same frames, crops, flips, colours and labels are drawn; what is left is the loss of JPEG."""
     sources, out = extracted
     recipe = TrainRecipe(
-        clip=recipes.Clip(max_enlargement=1.0, sampler="slowfast", interval=2, target_fps=20.0),
+        clip=recipe_of_clips.Clip(max_enlargement=1.0, sampler="slowfast", interval=2, target_fps=20.0),
         augment=Augment(brightness=0.2),
         views=Views(num_clips=2, crops="three"),
     )

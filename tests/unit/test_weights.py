@@ -14,7 +14,7 @@ from paddle_import import paddle
 from manifests.errors import UsageError
 from train.checkpoint import BEST, Checkpoint, State, save_checkpoint
 from train.models import build_model
-from train.recipe import Model
+from train.recipe_of_learning import Model
 from train.weight_names import own_names
 from train.weights import Loaded, load_first_weights
 

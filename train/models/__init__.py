@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paddle import nn
 
-    from train.recipe import Model
+    from train.recipe_of_learning import Model
 
 MODELS = (
     "tsn_tiny",
