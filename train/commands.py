@@ -8,7 +8,7 @@ from manifests.command import print_result
 from manifests.description import read_description
 from manifests.errors import UsageError
 from manifests.recipe import load_recipe
-from train.recipe import TrainRecipe, recipe_file
+from train.recipe import TrainRecipe, recipe_file, require_a_batch
 from train.setting_up import TRAINING_SUBSETS, first_of, require_paddle, share_processors
 
 
@@ -22,6 +22,7 @@ def plan(arguments: argparse.Namespace) -> int:
         subsets = list(read_description(arguments.data).subsets)
         subset = arguments.train_subset or first_of(TRAINING_SUBSETS, subsets, "--train-subset")
         training = ClipDataset(arguments.data, subset, recipe, training=True)
+        require_a_batch(recipe, len(training), subset)
     require_paddle()
     from train.device import set_cpu_threads
     from train.plan import make_plan, plan_lines

@@ -219,6 +219,12 @@ def _first_failed(ranks: "list[_Rank]") -> "_Rank | None":
 def _end_of(failed: _Rank, first: _Rank, layout: Layout, *, is_interrupted: bool) -> int:
     """The exit code, where the first rank says why. Raises Error where another has to be told of, Interrupted."""
     code = failed.process.returncode
+    if code == -signal.SIGABRT and failed is not first:
+        # Gloo aborts one that the first one, which holds its store, leaves behind: then all is said and saved.
+        with suppress(subprocess.TimeoutExpired):
+            first.process.wait(_SAME_END_WITHIN_S)
+        if first.process.returncode in (0, Interrupted.exit_code):
+            return first.process.returncode
     if code > 0:
         # Most of what ends one ends all, and the first says it; after a signal it saves, however long that takes.
         with suppress(subprocess.TimeoutExpired):

@@ -41,7 +41,7 @@ from train.models.norms import set_groups
 from train.optimising import build_optimizer, rate_at
 from train.precision import Precision, open_precision
 from train.ranks import Ranks
-from train.recipe import TrainRecipe, bound_settings, require_whole_parts
+from train.recipe import TrainRecipe, bound_settings, require_a_batch, require_whole_parts
 from train.sampler import Item, training_batches
 from train.schedules import Shape
 from train.stopping import Stop, stop_on_signals
@@ -234,7 +234,7 @@ def _train(
     model, optimizer = learner.model, learner.optimizer
     parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
     schedule = recipe.schedule
-    _require_a_batch(recipe, training)
+    require_a_batch(recipe, len(training), training.subset)
     require_whole_parts(recipe, ranks.count)
     num_steps = recipe.num_steps(len(training))
     accuracy: Accuracy | None = None
@@ -380,17 +380,6 @@ def _train(
         num_clips + num_evaluated * num_views,
         num_forward + num_evaluated * num_views_forward,
     )
-
-
-def _require_a_batch(recipe: TrainRecipe, training: ClipDataset) -> None:
-    settings = recipe.optimizer
-    largest = max(shape.multiple for stage in recipe.schedule.stages if stage.num_epochs for shape in stage.shapes)
-    if len(training) < settings.batch_size * largest:
-        times = f" times {largest} (multigrid.cycles={recipe.multigrid.cycles})" if largest > 1 else ""
-        raise UsageError(
-            f"subset {training.subset!r} has {len(training)} videos, fewer than "
-            f"optimizer.batch_size={settings.batch_size}{times}"
-        )
 
 
 def _parts_of_epoch(

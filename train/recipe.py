@@ -219,3 +219,14 @@ def require_whole_parts(recipe: TrainRecipe, num_processes: int) -> None:
             f"optimizer.num_parts is a multiple of the number of processes, {num_processes}, not {num_parts}: "
             f"--set optimizer.num_parts={num_processes} makes each compute a part of every batch"
         )
+
+
+def require_a_batch(recipe: TrainRecipe, num_samples: int, subset: str) -> None:
+    """Raises UsageError where a subset of so many videos does not fill the largest batch of a run."""
+    settings = recipe.optimizer
+    largest = max(shape.multiple for stage in recipe.schedule.stages if stage.num_epochs for shape in stage.shapes)
+    if num_samples < settings.batch_size * largest:
+        times = f" times {largest} (multigrid.cycles={recipe.multigrid.cycles})" if largest > 1 else ""
+        raise UsageError(
+            f"subset {subset!r} has {num_samples} videos, fewer than optimizer.batch_size={settings.batch_size}{times}"
+        )

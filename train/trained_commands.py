@@ -36,6 +36,8 @@ def evaluate(arguments: argparse.Namespace) -> int:
     from train.scores_file import write_confusion, write_scores
     from train.trained import load_trained
 
+    if arguments.scores is not None and arguments.scores == arguments.confusion:
+        raise UsageError(f"--scores and --confusion both name {arguments.scores}: give each a file of its own")
     for flag, path in (("--scores", arguments.scores), ("--confusion", arguments.confusion)):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):  # else it shows when all is scored
             raise UsageError(f"{flag} {path} is a folder, or in none: name a file in a folder that there is")

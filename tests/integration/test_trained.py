@@ -55,6 +55,22 @@ def scores_array(table: dict[str, Any]) -> npt.NDArray[np.float32]:
     return np.array(table["scores"], np.float32)
 
 
+def test_one_file_for_two_tables(run: Path, prepared: dict[str, Path], tmp_path: Path) -> None:
+    both = ("--scores", tmp_path / "x", "--confusion", tmp_path / "x")
+    done = train("eval", run, "--data", prepared["arrow"], "--subset", "test01", *both, code=2)
+    assert (
+        done.stderr == f"train eval: --scores and --confusion both name {tmp_path / 'x'}: give each a file of its own\n"
+    )
+
+
+def test_a_plan_of_no_step_is_none(prepared: dict[str, Path]) -> None:
+    """As train fit says."""
+    done = train(
+        "plan", "--recipe", "demo_tsm", "--data", prepared["arrow"], "--set", "optimizer.batch_size=1000", code=2
+    )
+    assert done.stderr.endswith("videos, fewer than optimizer.batch_size=1000\n")
+
+
 def test_a_slowfast_scores_larger_crops_by_windows(prepared: dict[str, Path], tmp_path: Path) -> None:
     """As those who published its accuracies do: by windows of the training's crop, whose softmaxes are averaged."""
     settings = {"model__name": "slowfast_tiny", "clip__num_frames": 4, "clip__crop_px": 32, "optimizer__num_epochs": 1}
@@ -68,11 +84,11 @@ def test_a_slowfast_scores_larger_crops_by_windows(prepared: dict[str, Path], tm
     clips = paddle.to_tensor(clip_THWC[None].astype(np.float32) / 255 - 0.45).transpose([0, 1, 4, 2, 3]) / 0.225
     model = trained.model
     slow, fast = model.backbone(*[clips[:, times].transpose([0, 2, 1, 3, 4]) for times in ([0], [0, 1, 2, 3])])
-    assert slow.shape[3:] == fast.shape[3:] != [1, 1]
+    assert slow.shape[3:] == fast.shape[3:] == [4, 4]
     rows, columns = slow.shape[3:]
     scores = []
-    for row, column in np.ndindex(rows, columns):  # a crop of 32 has one position
-        pooled = [x[:, :, :, row : row + 1, column : column + 1].mean([2, 3, 4], keepdim=True) for x in (slow, fast)]
+    for row, column in np.ndindex(rows - 1, columns - 1):  # a crop of 32 has two positions a side
+        pooled = [x[:, :, :, row : row + 2, column : column + 2].mean([2, 3, 4], keepdim=True) for x in (slow, fast)]
         scores.append(paddle.nn.functional.softmax(model.head(pooled).flatten()).numpy())
     np.testing.assert_allclose(table["scores"][0], np.mean(scores, 0), rtol=0, atol=1e-5)
 

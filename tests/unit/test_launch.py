@@ -57,6 +57,17 @@ def test_a_module_of_the_users_does_not_shadow_ours(tmp_path: Path, monkeypatch:
     assert run_ranks(Layout(2), ["-c", "import train.launch"]) == 0
 
 
+@pytest.mark.parametrize("code", [0, 130])
+def test_one_that_the_first_leaves_behind(code: int) -> None:
+    """Gloo aborts it while the first, whose word counts, is still on its way out."""
+    assert run(f"if rank:\n    os.abort()\ntime.sleep(0.5)\nsys.exit({code})") == code
+
+
+def test_one_that_aborts_alone() -> None:
+    with pytest.raises(Error, match=r"^process 1 of 2 was killed by SIGABRT, and the others with it$"):
+        run("if rank:\n    os.abort()\nsys.exit(3)")
+
+
 def test_what_ends_all_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
     """Whoever is first."""
     assert run("time.sleep(0.3 * (1 - rank))\nprint('train fit: no such data', file=sys.stderr)\nsys.exit(2)") == 2

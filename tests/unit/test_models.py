@@ -142,9 +142,9 @@ def test_windows_of_a_larger_crop() -> None:
     model, clips_NTCHW = built("slowfast_tiny"), noise(2, 4, 64)
     whole_NK = logits_of(model, clips_NTCHW)
     side = model.backbone(*[paddle.to_tensor(noise(1, t, 64).transpose(0, 2, 1, 3, 4)) for t in (1, 4)])[0].shape[3]
-    model.pool_px = 32 * side
+    model.pool_px = model.backbone.stride_px * side
     assert distance(logits_of(model, clips_NTCHW), whole_NK) < 1e-5
-    model.pool_px = 32 * (side - 1)
+    model.pool_px = model.backbone.stride_px * (side - 1)
     windows_NDHWK = model.position_logits(paddle.to_tensor(clips_NTCHW)).numpy()
     assert windows_NDHWK.shape == (2, 1, 2, 2, 5)
     exp_NDHWK = np.exp(windows_NDHWK - windows_NDHWK.max(-1, keepdims=True))

@@ -14,7 +14,6 @@ from paddle.nn import functional
 
 from train.models.norms import BatchNorm3D
 
-_STAGE_STRIDE_PX = 32
 _FAST_TIMES = 2  # channels that a fusion makes of one of the fast pathway
 
 
@@ -75,7 +74,7 @@ class SlowFast(nn.Layer):
     def _pool(self, x_NCTHW: paddle.Tensor) -> paddle.Tensor:
         if self.pool_px is None or self.training:
             return x_NCTHW.mean([2, 3, 4], keepdim=True)
-        side = -(-self.pool_px // _STAGE_STRIDE_PX)
+        side = -(-self.pool_px // self.backbone.stride_px)  # every layer rounds up
         kernel = [side, side]
         if paddle.in_dynamic_mode():  # else the size is not known: an export
             kernel = [min(side, length) for length in x_NCTHW.shape[3:]]
@@ -99,6 +98,7 @@ class _Backbone(nn.Layer):
             self._stages.append((fusion, self.add_sublayer(f"s{stage + 2}", layer)))
             channels = [4 * size for size in inner]
         self.num_features = sum(channels)
+        self.stride_px = 4 * 2 ** (len(num_blocks) - 1)  # of the stem and of every stage but the first
 
     def forward(self, slow: paddle.Tensor, fast: paddle.Tensor) -> list[paddle.Tensor]:
         pathways = self.s1([slow, fast])
