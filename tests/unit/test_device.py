@@ -14,7 +14,7 @@ from conftest import TRAIN
 from paddle_import import paddle
 from training_runs import assert_one_sentence
 
-from train import cli
+from train import setting_up
 from train.device import normalise
 from train.normalisation import NORMALISATIONS
 
@@ -49,7 +49,7 @@ def test_a_build_for_gpus_that_finds_none_says_so(
     for is_for_gpus, device in ((True, "cpu"), (True, "gpu:0"), (False, "cpu")):
         monkeypatch.setattr(paddle, "is_compiled_with_cuda", lambda value=is_for_gpus: value)
         monkeypatch.setattr(paddle.device, "get_device", lambda value=device: value)
-        cli._say_device(argparse.Namespace(quiet=False))
+        setting_up.say_device(argparse.Namespace(quiet=False))
         told[is_for_gpus, device] = capsys.readouterr().err
     sentence = "PaddlePaddle for GPUs finds none here: computing on the CPU\n"
     assert told == {(True, "cpu"): sentence, (True, "gpu:0"): "", (False, "cpu"): ""}
