@@ -9,7 +9,8 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,6 +41,17 @@ def handle_signals(handler: Any) -> dict[int, Any]:
         if present != signal.SIG_IGN:
             signal.signal(number, handler)
     return before
+
+
+@contextmanager
+def signals_to(handler: Any) -> Iterator[None]:
+    """`handle_signals` inside, and the handlers before it again after that."""
+    before = handle_signals(handler)
+    try:
+        yield
+    finally:
+        for number, present in before.items():
+            signal.signal(number, present)
 
 
 class _Output:

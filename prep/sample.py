@@ -5,7 +5,6 @@ Arrays: num_bytes_N int64, sizes of the frames.
 
 import os
 import shutil
-import signal
 import tempfile
 import threading
 import time
@@ -21,7 +20,7 @@ from types import FrameType
 import numpy as np
 
 from manifests.atomic import disk_errors
-from manifests.command import handle_signals
+from manifests.command import signals_to
 from manifests.errors import Interrupted, StoreError
 from manifests.sources import SourceList
 from manifests.windows import split_source
@@ -201,9 +200,5 @@ def _stop_on_signals(workers: Workers, folder: Path) -> Iterator[list[int]]:
             os._exit(Interrupted.exit_code)
         signals.append(number)
 
-    before = handle_signals(stop)
-    try:
+    with signals_to(stop):
         yield signals
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -18,9 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
 
-from manifests.command import handle_signals
+from manifests.command import signals_to
 from manifests.errors import Error, Interrupted, UsageError
 from manifests.program import STOPPING_SIGNALS
 
@@ -197,12 +196,8 @@ def _passed_on(ranks: "list[_Rank]") -> Iterator[list[int]]:
         for rank in ranks:
             rank.process.send_signal(signal.SIGKILL if len(numbers) > 2 else number)
 
-    before: dict[int, Any] = handle_signals(pass_on)
-    try:
+    with signals_to(pass_on):
         yield numbers
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _first_failed(ranks: "list[_Rank]") -> "_Rank | None":

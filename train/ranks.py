@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import paddle
 
-from manifests.command import handle_signals
+from manifests.command import signals_to
 from manifests.errors import Error, UsageError
 from train.device import has_gpu
 
@@ -103,18 +103,14 @@ def join_ranks() -> Ranks:
     else:
         os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
     # There is nothing to save yet, and no handler would run while the others are waited for.
-    handlers = handle_signals(signal.SIG_DFL)
     try:
-        with _muted():
+        with signals_to(signal.SIG_DFL), _muted():
             paddle.distributed.init_parallel_env()
     except Exception as error:
         raise Error(
             f"cannot join the other processes at {os.environ.get('PADDLE_MASTER', 'PADDLE_TRAINER_ENDPOINTS')}: "
             f"{_first_line(error)}"
         ) from error
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
     return Ranks(paddle.distributed.get_rank(), count, num_here)
 
 

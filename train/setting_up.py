@@ -3,13 +3,12 @@
 import argparse
 import logging
 import os
-import signal
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manifests.command import handle_signals, say
+from manifests.command import say, signals_to
 from manifests.errors import UsageError
 from manifests.machine import available_memory, format_bytes, usable_processors
 from manifests.sources import SourceList, read_sources
@@ -78,16 +77,13 @@ def require_paddle() -> None:
     logging.getLogger().addHandler(logging.NullHandler())  # of a dead worker the loader tells
     # Paddle turns a signal during its import into an ImportError, and puts a handler of its own in place of ours.
     numbers: list[int] = []
-    handlers = handle_signals(lambda number, frame: numbers.append(number))
     try:
-        import paddle  # noqa: F401
+        with signals_to(lambda number, frame: numbers.append(number)):
+            import paddle  # noqa: F401
     except Exception as error:
         if numbers:
             raise KeyboardInterrupt from None
         raise UsageError(f"PaddlePaddle cannot be imported ({error}): pip install 'decode-once[train]'") from error
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
     if numbers:
         raise KeyboardInterrupt
 

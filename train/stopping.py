@@ -1,12 +1,11 @@
 """A signal ends a run between two steps."""
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from types import FrameType
 
-from manifests.command import handle_signals
+from manifests.command import signals_to
 from train.loader import Batch
 
 
@@ -51,9 +50,5 @@ def stop_on_signals(*, is_alone: bool) -> Iterator[Stop]:
         if is_second or stop.is_at_once:
             raise KeyboardInterrupt
 
-    before = handle_signals(ask)
-    try:
+    with signals_to(ask):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
