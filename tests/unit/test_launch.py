@@ -65,7 +65,7 @@ def test_one_that_the_first_leaves_behind(code: int) -> None:
 
 def test_one_that_aborts_alone() -> None:
     with pytest.raises(Error, match=r"^process 1 of 2 was killed by SIGABRT, and the others with it$"):
-        run("if rank:\n    os.abort()\nsys.exit(3)")
+        run("if rank:\n    os.abort()\ntime.sleep(0.5)\nsys.exit(3)")
 
 
 def test_what_ends_all_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
