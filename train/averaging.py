@@ -43,26 +43,22 @@ class MovingAverage:
             for key, value in own.items():
                 value.set_value(self.weights[key].astype(value.dtype))
             yield
-            for key in _statistics_of(model):
-                self.weights[key].set_value(own[key].astype("float32"))
+            for key, value in _statistics(model).items():
+                self.weights[key].set_value(value.astype("float32"))
         finally:
             for key, value in own.items():
                 value.set_value(kept[key])
 
 
-def _statistics_of(model: nn.Layer) -> list[str]:
-    norms = [name for name, layer in model.named_sublayers() if isinstance(layer, NORMS)]
-    return [f"{name}.{which}" for name in norms for which in ("_mean", "_variance")]
+def _statistics(model: nn.Layer) -> dict[str, paddle.Tensor]:
+    """Means and variances of all batch norms, by their keys in the state of the model."""
+    norms = [(name, layer) for name, layer in model.named_sublayers() if isinstance(layer, NORMS)]
+    return {f"{name}.{which}": getattr(layer, which) for name, layer in norms for which in ("_mean", "_variance")}
 
 
 def running_statistics(model: nn.Layer) -> list[paddle.Tensor]:
-    """Means and variances of all batch norms."""
-    return [
-        statistic
-        for layer in model.sublayers()
-        if isinstance(layer, NORMS)
-        for statistic in (layer._mean, layer._variance)
-    ]
+    """Means and variances of all batch norms, which stay the same tensors as they change."""
+    return list(_statistics(model).values())
 
 
 @paddle.no_grad()

@@ -233,6 +233,7 @@ def _train(
     settings, ranks, precision = recipe.optimizer, learner.ranks, learner.precision
     model, optimizer = learner.model, learner.optimizer
     parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
+    statistics = running_statistics(model)
     schedule = recipe.schedule
     require_a_batch(recipe, len(training), training.subset)
     require_whole_parts(recipe, ranks.count)
@@ -294,7 +295,7 @@ def _train(
                 if not math.isfinite(value):
                     raise _not_finite(f"the loss is {value}", state, training, batches)
                 ranks.average([parameter.grad for parameter in parameters if parameter.grad is not None])
-                ranks.average(running_statistics(model))
+                ranks.average(statistics)
                 position = state.epoch + state.step_in_epoch / steps_per_epoch
                 rate = rate_at(settings, schedule, position, 1 / steps_per_epoch)
                 optimizer.set_lr(rate)
