@@ -63,9 +63,11 @@ def test_one_that_the_first_leaves_behind(code: int) -> None:
     assert run(f"if rank:\n    os.abort()\ntime.sleep(0.5)\nsys.exit({code})") == code
 
 
-def test_one_that_aborts_alone() -> None:
+def test_one_that_aborts_alone(tmp_path: Path) -> None:
+    sign = str(tmp_path / "sign")
+    wait = f"while not os.path.exists({sign!r}):\n    time.sleep(0.01)\ntime.sleep(0.5)"
     with pytest.raises(Error, match=r"^process 1 of 2 was killed by SIGABRT, and the others with it$"):
-        run("if rank:\n    os.abort()\ntime.sleep(0.5)\nsys.exit(3)")
+        run(f"if rank:\n    open({sign!r}, 'w').close()\n    os.abort()\n{wait}\nsys.exit(3)")
 
 
 def test_what_ends_all_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
