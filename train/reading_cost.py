@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from manifests.errors import Error
 from train.dataset import BadSample, ClipDataset, training_box
 from train.recipe import TrainRecipe
 from train.sampler import Item
@@ -37,7 +36,7 @@ def drawn_costs(recipe: TrainRecipe, shapes: Sequence[tuple[int, int]]) -> list[
 
 def measured_costs(dataset: ClipDataset, shapes: Sequence[tuple[int, int]]) -> list[float]:
     """Seconds for a clip of each (frames, crop): medians of rounds in turn over the same videos, which are in memory
-    after the first. Raises Error where one cannot be read."""
+    after the first. Raises DamagedError where one cannot be read."""
     number = min(_CLIPS, len(dataset))
     samples: list[list[float]] = [[] for _ in shapes]
     for place in range(_ROUNDS + 1):
@@ -46,6 +45,6 @@ def measured_costs(dataset: ClipDataset, shapes: Sequence[tuple[int, int]]) -> l
             for index in np.linspace(0, len(dataset) - 1, number).astype(int).tolist():
                 sample = dataset[Item(index, num_frames, crop_px, place)]
                 if isinstance(sample, BadSample):
-                    raise Error(sample.message)
+                    raise sample.as_error()
             seconds.append((time.perf_counter() - started_s) / number)
     return [float(np.median(seconds[1:])) for seconds in samples]

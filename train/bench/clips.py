@@ -17,6 +17,9 @@ from train.transforms.crops import Plan
 from train.transforms.decode import Pixels
 from train.videos import Videos
 
+BATCH_SIZE = 8
+"""Clips of a batch, in all tables."""
+
 
 class Stream:
     """Sample after sample of the training clips of a dataset, epoch after epoch. One for each row of a table: all then

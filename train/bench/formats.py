@@ -22,7 +22,7 @@ from manifests.stores import STORES
 from manifests.table import table_lines
 from manifests.wording import count
 from train.bench import pil
-from train.bench.clips import Clips, Recorded, Recorder, Stream
+from train.bench.clips import BATCH_SIZE, Clips, Recorded, Recorder, Stream
 from train.bench.cold import measure_cold
 from train.bench.data import MAX_VIDEOS, Data, measured_data
 from train.bench.interleaved import Samples, measure
@@ -32,9 +32,6 @@ from train.device import set_cpu_threads
 from train.memory import keep_freed_memory
 from train.recipe import TrainRecipe
 from train.videos import DECODERS, Videos, open_videos
-
-CLIPS = 8
-"""Of a batch here."""
 
 _MIN_ROUNDS = 3
 _COLD_SHARE = 0.2
@@ -56,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     table = {
         "machine": machine_line(),
         "data": data.note,
-        "batch": CLIPS,
+        "batch": BATCH_SIZE,
         "num_frames": recipe.clip.num_frames,
         "crop_px": recipe.clip.crop_px,
         "model": recipe.model.name,
@@ -91,7 +88,7 @@ def _steps(data: Data, recipe: TrainRecipe) -> tuple[dict[str, Callable[[], None
     steps[_LIMIT] = _limit(folder, recipe, common)
     for decoder, opened in videos.items():
         steps[f"video, {decoder}"] = _reading(Stream(Clips(opened, recipe, common), recipe))
-    clips = np.stack(Stream(Clips(folder, recipe, common), recipe).read(CLIPS))
+    clips = np.stack(Stream(Clips(folder, recipe, common), recipe).read(BATCH_SIZE))
     tensor = paddle.to_tensor(clips, place=paddle.CPUPlace())
     before, whole = to_device(recipe), training_step(recipe)
     steps[_NORMALISE] = lambda: before(tensor)
@@ -125,7 +122,7 @@ def common_videos(data: Data, videos: Mapping[str, Videos], recipe: TrainRecipe)
 
 def _reading(stream: Stream) -> Callable[[], None]:
     def read() -> None:
-        stream.read(CLIPS)
+        stream.read(BATCH_SIZE)
 
     return read
 
@@ -136,7 +133,7 @@ def _plain(folder: Path, recipe: TrainRecipe, video_ids: Collection[str]) -> Cal
     stream, rng = Stream(recorder, recipe), np.random.default_rng(recipe.run.seed)
 
     def read() -> None:
-        for item in stream.next_items(CLIPS):
+        for item in stream.next_items(BATCH_SIZE):
             row, numbers = recorder.frames_of(item)
             frames: Sequence[Path | bytes] = _files(dataset, row, numbers) or dataset.read_frames(row, numbers)
             pil.read_clip(frames, item.crop_px, rng, flips=recipe.clip.flips, normalise=recipe.normalisation)
@@ -156,10 +153,10 @@ def _limit(folder: Path, recipe: TrainRecipe, video_ids: Collection[str]) -> Cal
     full size, from memory."""
     recorder = Recorder(folder, recipe, video_ids)
     stream = Stream(recorder, recipe)
-    num_clips = max(CLIPS, min(len(recorder), MAX_VIDEOS))
+    num_clips = max(BATCH_SIZE, min(len(recorder), MAX_VIDEOS))
     recorded: list[Recorded] = [recorder.record(item) for item in stream.next_items(num_clips)]
     jpegs = [jpeg for clip in recorded for jpeg in clip.jpegs]
-    num_frames = sum(len(clip.jpegs) for clip in recorded) * CLIPS // len(recorded)
+    num_frames = sum(len(clip.jpegs) for clip in recorded) * BATCH_SIZE // len(recorded)
     place = 0
 
     def decode() -> None:
@@ -185,7 +182,7 @@ def _rows(samples: dict[str, Samples]) -> list[dict[str, Any]]:
             "reader_s": reader_s,
             "ready_s": ready_s,
             "batch_s": None if name == _LIMIT else reader_s + after_s,
-            "clips_per_s": CLIPS / ready_s,
+            "clips_per_s": BATCH_SIZE / ready_s,
             "of_the_limit": samples[_LIMIT].median_s / reader_s,
         }
         rows.append({**row, "num_rounds": len(samples[name].seconds)})

@@ -20,7 +20,7 @@ from manifests.dataset import Dataset, open_dataset
 from manifests.machine import format_bytes, usable_processors
 from manifests.table import table_lines
 from manifests.wording import count
-from train.bench.clips import Clips, Recorded, Recorder, Stream, read_clip
+from train.bench.clips import BATCH_SIZE, Clips, Recorded, Recorder, Stream, read_clip
 from train.bench.cold import measure_cold
 from train.bench.data import measured_data
 from train.bench.interleaved import Samples, is_on_gpu, measure
@@ -33,7 +33,6 @@ from train.recipe import TrainRecipe
 from train.slots import Slots, num_slots
 from train.transforms.decode import Pixels, decode, frame_size, take
 
-CLIPS = 8
 _MIN_ROUNDS = 3
 _COLD_SHARE, _WORKERS_SHARE = 0.1, 0.3
 
@@ -71,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         "machine": machine_line(),
         "data": data.note,
         "store": store,
-        "batch": CLIPS,
+        "batch": BATCH_SIZE,
         "model": recipe.model.name,
         "clip_s": clip_s,
         "cold": cold,
@@ -84,14 +83,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def stages(dataset: Dataset, recorder: Recorder, recipe: TrainRecipe, slots: Slots) -> dict[str, Callable[[], None]]:
-    """Each stage on the same CLIPS clips, by name."""
+    """Each stage on the same BATCH_SIZE clips, by name."""
     keep_freed_memory()
     plain = Clips(recorder.folder, recipe)
     stream = Stream(recorder, recipe)
-    items = stream.next_items(CLIPS)
+    items = stream.next_items(BATCH_SIZE)
     clips = [recorder.record(item) for item in items]
     frames = [[frame_HWC.copy() for frame_HWC in _decoded(clip)] for clip in clips]
-    shape = (CLIPS, *clips[0].sample.clip_THWC.shape)
+    shape = (BATCH_SIZE, *clips[0].sample.clip_THWC.shape)
     slots.make_room(0, int(np.prod(shape)))
     batch_NTHWC = slots.array(0, shape)  # type: ignore[arg-type]
     before, whole = to_device(recipe), training_step(recipe)
@@ -145,7 +144,7 @@ def _decoded(clip: Recorded) -> Iterator[Pixels]:
 
 def clip_seconds(samples: dict[str, Samples]) -> dict[str, float]:
     """Of each stage, and of WHOLE, for one clip. `draw`, for drawing and augmentation, is what the stages leave."""
-    seconds = {name: found.median_s / CLIPS for name, found in samples.items()}
+    seconds = {name: found.median_s / BATCH_SIZE for name, found in samples.items()}
     seconds["step"] = max(0.0, seconds["step"] - seconds["device"])  # which is part of it
     seconds["draw"] = max(0.0, seconds[WHOLE] - sum(seconds[name] for name in ("read", "decode", "transform")))
     return seconds

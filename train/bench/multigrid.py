@@ -27,7 +27,6 @@ from train.schedules import CYCLES
 
 DEFAULT_RECIPE = "demo_multigrid"
 FULL_DECODE = "both, JPEGs decoded at full size"
-_OUTCOME_OF_BAD_USAGE = 2
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -84,7 +83,7 @@ def _fit(arguments: argparse.Namespace, data: Path, run: Path, settings: list[st
     total_s = time.monotonic() - started_s
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        kind = UsageError if done.returncode == _OUTCOME_OF_BAD_USAGE else Error
+        kind = UsageError if done.returncode == UsageError.exit_code else Error
         raise kind(f"a run ended early: {said}")
     fitted = json.loads(done.stdout)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -16,7 +16,7 @@ from manifests.errors import UsageError
 from manifests.machine import usable_processors
 from manifests.table import table_lines
 from manifests.wording import count
-from train.bench.clips import Clips, Stream
+from train.bench.clips import BATCH_SIZE, Clips, Stream
 from train.bench.data import measured_data
 from train.bench.machine import machine_line, recipe_of, require_seconds
 from train.bench.step import to_device
@@ -26,7 +26,6 @@ from train.memory import keep_freed_memory
 from train.recipe import TrainRecipe
 from train.slots import BATCHES_PER_WORKER
 
-BATCH = 8
 _LONGEST_TURN_S = 1.0
 """About so long at most is each number of workers measured before the next one's turn."""
 
@@ -58,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         "machine": machine_line(),
         "data": data.note,
         "store": store,
-        "batch": BATCH,
+        "batch": BATCH_SIZE,
         "num_frames": recipe.clip.num_frames,
         "crop_px": recipe.clip.crop_px,
         "rows": rows,
@@ -66,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     cells = [[str(row["num_workers"]), f"{row['clips_per_s']:.0f}", f"{row['x_first']:.2f}"] for row in rows]
     lines = [
         table["machine"],
-        f"{data.note}; {store}; batches of {count(BATCH, 'clip')} of {recipe.clip.num_frames} frames, "
+        f"{data.note}; {store}; batches of {count(BATCH_SIZE, 'clip')} of {recipe.clip.num_frames} frames, "
         f"{recipe.clip.crop_px} px, normalised in the training process; medians of rounds in turn",
         "",
         *table_lines(["workers", "clips/s", f"x {numbers[0]} workers"], cells),
@@ -107,12 +106,12 @@ def measure_workers(folder: Path, recipe: TrainRecipe, numbers: list[int], budge
         while time.monotonic() - started_s < budget_s or len(rates[numbers[-1]]) < _MIN_ROUNDS + 1:
             for number in _turned(numbers, len(rates[numbers[0]])):
                 num_ahead = BATCHES_PER_WORKER * number
-                batches = streams[number].next_batches(2 * num_ahead + lengths[number], BATCH)
+                batches = streams[number].next_batches(2 * num_ahead + lengths[number], BATCH_SIZE)
                 arrivals_s = list(_arrivals(loaders[number].batches(dataset, batches), use))
                 # From when the pipe has filled until the last batch is asked for: it is full at both ends.
                 first, last = num_ahead, len(batches) - num_ahead - 1
                 seconds = arrivals_s[last] - arrivals_s[first]
-                rates[number].append((last - first) * BATCH / seconds)
+                rates[number].append((last - first) * BATCH_SIZE / seconds)
                 lengths[number] = max(4, min(200, round(turn_s / seconds * (last - first)) + 1))
     return {number: found[1:] for number, found in rates.items()}  # the first is to warm up
 
