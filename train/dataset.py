@@ -35,7 +35,16 @@ from train.transforms.crops import (
     random_resized_box,
     view_plans,
 )
-from train.transforms.decode import BadJpeg, Pixels, decode_scale, frame_size, render, render_pictures, snapped
+from train.transforms.decode import (
+    BadJpeg,
+    Pixels,
+    decode_scale,
+    frame_size,
+    render,
+    render_pictures,
+    require_one_size,
+    snapped,
+)
 from train.transforms.rand_augment import rand_augment
 from train.videos import Videos
 
@@ -96,6 +105,8 @@ class ClipDataset:
         self._rows = self._dataset.rows(subset)
         self._training = training
         self._recipe = recipe
+        augment = recipe.augment
+        self._jitter = ColourJitter(augment.brightness, augment.contrast, augment.saturation, augment.hue)
         self._mirrored_K = _mirrored_labels(recipe.clip.flip_classes, self._dataset.classes)
         if recipe.clip.target_fps and not isinstance(self._dataset, Videos):  # here, so that forked workers share it
             self._durations_s = self._dataset.columns(["duration_s"]).column(0).fill_null(0).to_numpy()
@@ -143,10 +154,7 @@ class ClipDataset:
     @property
     def has_augmentation(self) -> bool:
         """Whether the pixels of training clips are changed after they are cut and scaled."""
-        augment = self._recipe.augment
-        return self._training and bool(
-            augment.brightness or augment.contrast or augment.saturation or augment.hue or augment.rand_operations
-        )
+        return self._training and bool(self._jitter or self._recipe.augment.rand_operations)
 
     def num_forward(self, indices_N: npt.NDArray[np.int64]) -> int:
         """How many of these samples come of videos that are decoded from their beginning, for want of a trusted index
@@ -204,8 +212,7 @@ class ClipDataset:
             try:
                 (clip_THWC,) = render(jpegs, [plan], scale)
             except BadJpeg as error:
-                another = f" than frame {distinct[0]}" if error.is_size else ""
-                raise self._bad_frame(row, distinct[error.position], f"{error}{another}") from error
+                raise self._bad_jpeg(row, distinct, error) from error
         if len(distinct) < len(indices):
             clip_THWC = clip_THWC[np.searchsorted(distinct, indices)]
         if self._training:
@@ -219,18 +226,11 @@ class ClipDataset:
             return Drawn(indices, [], self._dataset.path(row), plan, self._label(row, plan), item.index)
         jpegs = self._dataset.read_frames(row, indices)
         plan, _ = self._draw_jpeg_plan(row, indices[0], jpegs[0], item, rng)
-        self._require_one_size(row, indices, jpegs)
+        try:
+            require_one_size(jpegs)
+        except BadJpeg as error:
+            raise self._bad_jpeg(row, indices, error) from error
         return Drawn(indices, jpegs, None, plan, self._label(row, plan), item.index)
-
-    def _require_one_size(self, row: int, numbers: Sequence[int], jpegs: Sequence[bytes]) -> None:
-        first = frame_size(jpegs[0])
-        for number, jpeg in zip(numbers, jpegs, strict=True):
-            try:
-                size = frame_size(jpeg)
-            except ValueError as error:
-                raise self._bad_frame(row, number, f"is no valid JPEG: {error}") from error
-            if size != first:
-                raise self._bad_frame(row, number, f"has another size than frame {numbers[0]}")
 
     def frames_of(self, item: Item) -> tuple[int, list[int]]:
         """The row of a sample, and the numbers of the frames that are read for it, ascending."""
@@ -295,12 +295,15 @@ class ClipDataset:
 
     def _augmented(self, clip_THWC: Pixels, rng: np.random.Generator) -> Pixels:
         augment = self._recipe.augment
-        jitter = ColourJitter(augment.brightness, augment.contrast, augment.saturation, augment.hue)
-        if jitter:
-            clip_THWC = jitter_colours(clip_THWC, jitter, rng)
+        if self._jitter:
+            clip_THWC = jitter_colours(clip_THWC, self._jitter, rng)
         if augment.rand_operations:
             clip_THWC = rand_augment(clip_THWC, augment.rand_operations, augment.rand_magnitude, rng)
         return clip_THWC
+
+    def _bad_jpeg(self, row: int, numbers: Sequence[int], error: BadJpeg) -> DamagedError:
+        another = f" than frame {numbers[0]}" if error.is_size else ""
+        return self._bad_frame(row, numbers[error.position], f"{error}{another}")
 
     def _bad_frame(self, row: int, index: int, problem: str) -> DamagedError:
         video = self._dataset.video(row)

@@ -4,6 +4,7 @@ Arrays: clips_NTHWC uint8 RGB.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import paddle
@@ -12,18 +13,20 @@ from paddle.utils import unique_name
 
 from train.device import normalise
 from train.models import build_model
+from train.optimising import build_optimizer
 from train.recipe import TrainRecipe
 
 _NUM_CLASSES = 101
+_RATE = 1e-4
+"""So that the same clips over and over lead nowhere that numbers are slow."""
 
 
 def training_step(recipe: TrainRecipe) -> Callable[[paddle.Tensor], None]:
-    """Forward and backward of the model of a recipe, and the optimiser's step, on clips_NTHWC."""
+    """Forward and backward of the model of a recipe, and its optimiser's step, on clips_NTHWC, in one part: without
+    clipping, mixing and mixed precision."""
     with unique_name.guard():
         model = build_model(recipe.model, _NUM_CLASSES)
-        optimizer = paddle.optimizer.Momentum(
-            learning_rate=1e-4, momentum=recipe.optimizer.momentum, use_nesterov=True, parameters=model.parameters()
-        )
+        optimizer = build_optimizer(model, replace(recipe.optimizer, learning_rate=_RATE))
     model.train()
 
     def step(clips_NTHWC: paddle.Tensor) -> None:

@@ -78,25 +78,38 @@ def _snapped_range(start: int, length: int, scale: int, limit: int) -> tuple[int
     return begin * scale, (end - begin) * scale
 
 
+def require_one_size(jpegs: Sequence[bytes]) -> None:
+    """Raises BadJpeg as `render` does for a size, by the headers alone."""
+    size = _size_like(None, 0, jpegs[0])
+    for position, jpeg in enumerate(jpegs):
+        _size_like(size, position, jpeg)
+
+
+def _size_like(first: tuple[int, int] | None, position: int, jpeg: bytes) -> tuple[int, int]:
+    """(width, height) of a JPEG, those of the first. Raises BadJpeg where they are not, or it has no valid header."""
+    try:
+        size = frame_size(jpeg)
+    except ValueError as error:
+        raise BadJpeg(position, f"is no valid JPEG: {error}") from error
+    if first is not None and size != first:
+        raise BadJpeg(position, "has another size", is_size=True)
+    return size
+
+
 def render(jpegs: Sequence[bytes], plans: Sequence[Plan], scale: int = 1) -> list[Pixels]:
     """clip_THWC of each plan: every JPEG is decoded once, at 1/`scale`, and all plans are taken from it.
 
     All JPEGs must have the size of the first. Raises BadJpeg for one that has not, or that is no valid JPEG.
     """
     clips = [np.empty((len(jpegs), plan.height, plan.width, 3), np.uint8) for plan in plans]
-    buffer: Pixels | None = None
-    size = (0, 0)
+    size = _size_like(None, 0, jpegs[0])
+    buffer = np.empty(3 * size[0] * size[1], np.uint8)
     for position, jpeg in enumerate(jpegs):
+        _size_like(size, position, jpeg)
         try:
-            own_size = frame_size(jpeg)
-            if buffer is None:
-                size = own_size
-                buffer = np.empty(3 * size[0] * size[1], np.uint8)
-            elif own_size != size:
-                raise BadJpeg(position, "has another size", is_size=True)
             frame_HWC = decode(jpeg, size, scale, buffer)
         except ValueError as error:
-            raise error if isinstance(error, BadJpeg) else BadJpeg(position, f"is no valid JPEG: {error}") from error
+            raise BadJpeg(position, f"is no valid JPEG: {error}") from error
         for clip_THWC, plan in zip(clips, plans, strict=True):
             take(frame_HWC, scale, plan, clip_THWC[position])
     return clips
