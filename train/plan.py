@@ -27,7 +27,7 @@ _STEPS_PER_EPOCH = 1000
 
 @dataclass(frozen=True)
 class StagePlan:
-    """Epochs [first_epoch, end_epoch), none where rounding has left none.
+    """Epochs [first_epoch, end_epoch), of which there are some.
 
     shapes: (clips of a step, their frames, their side) of its steps in turn. rates: learning rates that hold in it, in
     order, the warm-up aside. norm_groups: in which batch norms see the clips of a part, for each of the shapes.
@@ -122,9 +122,8 @@ def make_plan(
         found = drawn_costs(recipe, sizes) if training is None else measured_costs(training, sizes)
         reading = dict(zip(sizes, found, strict=True))
     copies = 3 if recipe.average.ema_decay else 2
-    per_epoch = [
-        None if num_training is None else recipe.steps_per_epoch(stage, num_training) for stage in schedule.stages
-    ]
+    stages = schedule.lasting_stages
+    per_epoch = [None if num_training is None else recipe.steps_per_epoch(stage, num_training) for stage in stages]
     part = recipe.part_size
     number, num_frames, crop_px = recipe.view_shape
     return Plan(
@@ -139,7 +138,7 @@ def make_plan(
         plain_num_steps=None if num_training is None else num_training // settings.batch_size * settings.num_epochs,
         stages=tuple(
             _stage_plan(recipe, stage, num_training, {size: cost for size, (_, cost) in costs.items()}, reading)
-            for stage in schedule.stages
+            for stage in stages
         ),
         is_reading_measured=training is not None,
         batch_shape=(part, clip.num_frames, clip.crop_px, clip.crop_px, 3),
@@ -181,7 +180,7 @@ def _stage_plan(
         first_epoch=stage.first_epoch,
         end_epoch=stage.end_epoch,
         shapes=tuple((settings.batch_size * shape.multiple, shape.num_frames, shape.crop_px) for shape in stage.shapes),
-        rates=tuple(settings.learning_rate * rate for rate in recipe.schedule.rates_of(stage)) if epochs else (),
+        rates=tuple(settings.learning_rate * rate for rate in recipe.schedule.rates_of(stage)),
         norm_groups=tuple(recipe.norm_groups(shape.multiple) for shape in stage.shapes),
         num_evaluations=sum(recipe.schedule.is_evaluated(epoch, recipe.evals_per_stage) for epoch in epochs),
         num_steps=steps,
@@ -253,8 +252,6 @@ def plan_lines(plan: Plan) -> list[str]:
 def _stage_lines(plan: Plan) -> list[str]:
     rows = []
     for stage in plan.stages:
-        if stage.first_epoch == stage.end_epoch:
-            continue
         rows.append(
             [
                 f"{stage.first_epoch}-{stage.end_epoch - 1}",
@@ -271,7 +268,7 @@ def _stage_lines(plan: Plan) -> list[str]:
     unit = "epochs' steps" if plan.num_steps is None else "steps"
     head = ["epochs", "clips x frames x px of a step", "norm groups", "rate", unit, "clips", "evals", "work", "reading"]
     found = "measured on this dataset" if plan.is_reading_measured else "estimated for frames of 340x256"
-    most = max(stage.reading / stage.work for stage in plan.stages if stage.end_epoch > stage.first_epoch)
+    most = max(stage.reading / stage.work for stage in plan.stages)
     return [
         f"multigrid, {plan.cycles} cycle{'s' if plan.cycles == 'both' else ''}:",
         *table_lines(head, rows),

@@ -137,7 +137,7 @@ class TrainRecipe:
     @property
     def part_shapes(self) -> list[tuple[int, int, int]]:
         """(clips that are computed together in training, their frames, their side), each shape once."""
-        shapes = [shape for stage in self.schedule.stages if stage.num_epochs for shape in stage.shapes]
+        shapes = [shape for stage in self.schedule.lasting_stages for shape in stage.shapes]
         return [(self.part_size * multiple, frames, side) for multiple, frames, side in dict.fromkeys(shapes)]
 
     def steps_per_epoch(self, stage: Stage, num_samples: int) -> int:
@@ -224,7 +224,7 @@ def require_whole_parts(recipe: TrainRecipe, num_processes: int) -> None:
 def require_a_batch(recipe: TrainRecipe, num_samples: int, subset: str) -> None:
     """Raises UsageError where a subset of so many videos does not fill the largest batch of a run."""
     settings = recipe.optimizer
-    largest = max(shape.multiple for stage in recipe.schedule.stages if stage.num_epochs for shape in stage.shapes)
+    largest = max(shape.multiple for stage in recipe.schedule.lasting_stages for shape in stage.shapes)
     if num_samples < settings.batch_size * largest:
         times = f" times {largest} (multigrid.cycles={recipe.multigrid.cycles})" if largest > 1 else ""
         raise UsageError(

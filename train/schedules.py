@@ -65,6 +65,11 @@ class Schedule:
     def num_epochs(self) -> int:
         return self.stages[-1].end_epoch
 
+    @property
+    def lasting_stages(self) -> list[Stage]:
+        """Those that have an epoch."""
+        return [stage for stage in self.stages if stage.num_epochs]
+
     def stage_of(self, epoch: int) -> Stage:
         """Raises StopIteration for an epoch after the last."""
         return next(stage for stage in self.stages if stage.first_epoch <= epoch < stage.end_epoch)

@@ -112,6 +112,17 @@ def test_another_schedule_is_another_run(prepared: dict[str, Path], whole: Path)
     assert "was begun with multigrid.norm_size 1, not 2: use the same recipe or another --out" in stderr
 
 
+def test_a_plan_leaves_out_stages_without_an_epoch(train: Prep) -> None:
+    """A decay so early that rounding leaves shapes no epoch at all, which a run skips too."""
+    done = train("plan", "--recipe", "demo_multigrid", "--set", "optimizer.decay_epochs=1", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    plan = json.loads(done.stdout)
+    assert [(stage["first_epoch"], stage["end_epoch"]) for stage in plan["stages"]] == [(0, 1), (1, 2), (2, 48)]
+    assert {tuple(shape[1:]) for stage in plan["stages"] for shape in stage["shapes"]} == {
+        (2, 28), (2, 40), (4, 28), (4, 40), (8, 28), (8, 40), (8, 56),
+    }  # fmt: skip
+
+
 def test_a_plan_shows_stages_and_what_they_save(train: Prep, prepared: dict[str, Path]) -> None:
     """Of the recipe for Kinetics, by relative numbers; of a dataset, in steps and clips."""
     overrides = [
