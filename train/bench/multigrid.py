@@ -16,14 +16,16 @@ from statistics import median
 from typing import Any
 
 from manifests.command import print_result, say
+from manifests.dataset import open_dataset
 from manifests.description import DESCRIPTION_FILE, read_description
 from manifests.errors import Error, UsageError
 from manifests.recipe import load_recipe
 from manifests.table import table_lines
 from train.bench.data import run_prep
 from train.bench.machine import machine_line
-from train.recipe import TrainRecipe, recipe_file
+from train.recipe import TrainRecipe, recipe_file, require_a_batch
 from train.schedules import CYCLES
+from train.setting_up import TRAINING_SUBSETS, first_of
 
 DEFAULT_RECIPE = "demo_multigrid"
 FULL_DECODE = "both, JPEGs decoded at full size"
@@ -33,7 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
     recipe = load_recipe(
         TrainRecipe, recipe_file(arguments.recipe or DEFAULT_RECIPE), [*arguments.set, "multigrid.cycles=both"]
     )
-    with _data(arguments.data) as (data, note), tempfile.TemporaryDirectory(prefix="decode-once-bench-") as folder:
+    with (
+        _data(arguments.data, recipe) as (data, note),
+        tempfile.TemporaryDirectory(prefix="decode-once-bench-") as folder,
+    ):
         rows = []
         for name in (*CYCLES, FULL_DECODE):
             cycles = name if name in CYCLES else "both"
@@ -56,12 +61,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _data(data: Path | None) -> Iterator[tuple[Path, str]]:
-    """A prepared dataset with labels, or the synthetic one. Raises UsageError."""
+def _data(data: Path | None, recipe: TrainRecipe) -> Iterator[tuple[Path, str]]:
+    """A prepared dataset that fills the largest batch of `recipe`, or the synthetic one. Raises UsageError."""
     if data is not None:
         if not (data / DESCRIPTION_FILE).exists():
             raise UsageError(f"{data} is no prepared dataset: train bench multigrid trains on one, or on none given")
-        read_description(data)
+        with open_dataset(data) as dataset:  # else it shows in the fourth run
+            subset = first_of(TRAINING_SUBSETS, list(read_description(data).subsets), "train fit --train-subset")
+            require_a_batch(recipe, len(dataset.rows(subset)), subset)
         yield data, str(data)
         return
     with tempfile.TemporaryDirectory(prefix="decode-once-bench-") as name:
