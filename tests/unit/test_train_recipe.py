@@ -91,6 +91,15 @@ def test_keys_and_types(override: str, message: str) -> None:
     assert refusal(override) == message
 
 
+@pytest.mark.parametrize(
+    "name", ["tsm_k400", "tsm_multigrid", "pptsm_k400", "slowfast_k400", "slowfast_multigrid_k400"]
+)
+def test_recipes_whose_sources_decay_no_norms(name: str) -> None:
+    """PaddleVideo's resnet_tsm.py, resnet_tweaks_tsm.py, resnet_slowfast.py; PySlowFast's BN.WEIGHT_DECAY of 0."""
+    settings = load_recipe(TrainRecipe, recipe_file(name), []).optimizer
+    assert (settings.weight_decay, settings.decay_norms) == (1e-4, False)
+
+
 def test_keys_that_would_do_nothing() -> None:
     uniform = refusal("clip.sampler=uniform", "views.num_clips=10")
     assert uniform == "clip.sampler=uniform has one clip of a video, so views.num_clips is 1 (--views 1x3), not 10"
