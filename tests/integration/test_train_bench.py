@@ -332,6 +332,11 @@ def test_wrong_usage(train: Prep, videos: Path, prepared: dict[str, Path], tmp_p
         ("decoders", ("--data", prepared["arrow"]), "is a prepared dataset, and this table is of videos"),
         ("loader", ("--data", tmp_path / "broken"), "none of the videos can be prepared: "),
         ("multigrid", ("--data", videos), f"{videos} is no prepared dataset: train bench multigrid trains on one"),
+        (
+            "multigrid",
+            ("--data", prepared["arrow"]),
+            "fewer than optimizer.batch_size=4 times 16 (multigrid.cycles=both)",
+        ),
         ("multigrid", ("--recipe", "demo_tsm"), "multigrid.cycles=both goes through its shapes before each of "),
         ("workers", ("--data", videos, "--workers", "0,two"), "--workers is a number or some with commas between"),
     ]
